@@ -103,8 +103,12 @@ class ToolkitOptions(Model):
 class GpuSpec(Model):
     """The GPUs of the nodes."""
 
-    mode: Literal["auto", "nvidia", "simulated", "none"] = "auto"
-    """nvidia: real; simulated: everything real except the silicon; auto: nvidia if NVML answers, else simulated."""
+    mode: Literal["auto", "nvidia", "simulated", "present", "none"] = "auto"
+    """nvidia: real; simulated: everything real except the silicon; auto: nvidia if NVML answers, else simulated.
+
+    provider existing: present, the GPUs that the cluster has, which is also what auto means; or none."""
+    runtime_class: str | None = None
+    """mode present: RuntimeClass of GPU pods. Default: nvidia if the cluster has it."""
     per_node: GpuCount = 2
     """GPUs of each GPU node (simulated)."""
     model: ModelName = "NVIDIA A100-SXM4-40GB"

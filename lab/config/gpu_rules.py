@@ -19,7 +19,7 @@ _SIMULATED_ONLY = {"per_node": "perNode", "model": "model", "memory": "memoryMiB
 def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the section."""
     yield from _pools(spec)
-    if spec.gpu.mode in ("auto", "simulated"):
+    if spec.gpu.mode in ("auto", "simulated") and spec.cluster.own:
         yield from _models(spec)
     if spec.gpu.mode in ("auto", "nvidia"):
         yield from _devices(spec)
@@ -30,7 +30,7 @@ def _pools(spec: LabFields) -> Iterator[BrokenRule]:
     pools = spec.gpu.pools
     if not pools:
         return
-    if spec.cluster.provider == "existing":
+    if not spec.cluster.own:
         what = "pools consist of workers that the lab creates, and provider 'existing' creates none"
         yield BrokenRule(("gpu", "pools"), what, (("cluster", "provider"),))
         return
@@ -101,6 +101,11 @@ def _refused_by_kubelets(domain: str) -> bool:
 def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
     gpu = spec.gpu
+    if not spec.cluster.own:
+        of_nodes = {**_SIMULATED_ONLY, "devices": "devices"}
+        for key in (alias for name, alias in of_nodes.items() if name in gpu.model_fields_set):
+            yield f"gpu.{key}: has no effect: the GPUs are the cluster's (provider 'existing')"
+        return
     if gpu.mode == "none":
         if gpu.pools:
             yield f"gpu.pools: have no effect, as gpu.mode is 'none' ({len(gpu.pools)} given)"

@@ -11,9 +11,12 @@ from lab.config.tenant import TenantSpec
 
 
 def worker_names(spec: LabFields) -> tuple[str, ...]:
-    """Short names of the workers in kind's order (``worker``, ``worker2``, …); empty for provider 'existing'."""
-    if spec.cluster.provider != "kind":
-        return ()
+    """Short names of the workers in kind's order (``worker``, ``worker2``, …).
+
+    In an existing cluster, the nodes that the lab file names.
+    """
+    if not spec.cluster.own:
+        return tuple(name for tenant in spec.tenants if isinstance(tenant.nodes, tuple) for name in tenant.nodes)
     return tuple("worker" if number == 1 else f"worker{number}" for number in range(1, spec.cluster.workers + 1))
 
 

@@ -43,15 +43,39 @@ def prefix(loc: Loc) -> str:
 
 def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the cluster and its KAI."""
-    about: tuple[Loc, ...] = (("cluster", "provider"),)
-    for key, value in (("kubeconfig", spec.cluster.kubeconfig), ("context", spec.cluster.context)):
-        if spec.cluster.provider == "existing" and value is None:
-            yield BrokenRule(("cluster", key), "is missing: provider 'existing' needs kubeconfig and context", about)
-        if spec.cluster.provider == "kind" and value is not None:
-            yield BrokenRule(("cluster", key), f"'{value}' requires provider 'existing', not 'kind'", about)
+    yield from _provider(spec)
     yield from _mirrors(spec.supply.mirrors)
-    if spec.scheduler != "default" and spec.cluster.provider == "kind":
+    if spec.kai.manage == "none" and spec.scheduler == "kai":
+        yield BrokenRule(("scheduler",), "'kai' contradicts kai.manage 'none'", (("kai", "manage"),))
+    if spec.scheduler != "default" and spec.cluster.own:
         yield from kai_on(spec.kai.version, spec.cluster.kubernetes, ("kai", "version"), ("cluster", "kubernetes"))
+
+
+def _provider(spec: LabFields) -> Iterator[BrokenRule]:
+    """Values that only one of the two providers has."""
+    about: tuple[Loc, ...] = (("cluster", "provider"),)
+    of_existing: dict[Loc, object] = {
+        ("cluster", "kubeconfig"): spec.cluster.kubeconfig,
+        ("cluster", "context"): spec.cluster.context,
+        ("cluster", "exclusive"): spec.cluster.exclusive or None,
+        ("kai", "manage"): "adopt" if spec.kai.manage == "adopt" else None,
+        ("gpu", "mode"): "present" if spec.gpu.mode == "present" else None,
+        ("gpu", "runtimeClass"): spec.gpu.runtime_class,
+    }
+    if spec.cluster.own:
+        for loc, value in of_existing.items():
+            if value is not None:
+                yield BrokenRule(loc, f"'{value}' requires provider 'existing', not 'kind'", about)
+        return
+    for key in ("kubeconfig", "context"):
+        if of_existing["cluster", key] is None:
+            yield BrokenRule(("cluster", key), "is missing: provider 'existing' needs kubeconfig and context", about)
+    if spec.gpu.mode in ("nvidia", "simulated"):
+        what = f"'{spec.gpu.mode}' puts GPUs into nodes that the lab creates, and provider 'existing' creates none"
+        yield BrokenRule(("gpu", "mode"), f"{what}; use 'present' or 'none'", about)
+    if spec.budget.gpus is None and spec.gpu.mode != "none":
+        what = "is missing: with provider 'existing' the lab file says how many GPUs the lab may take"
+        yield BrokenRule(("budget", "gpus"), what, about)
 
 
 def _mirrors(mirrors: Mapping[str, str]) -> Iterator[BrokenRule]:
@@ -95,10 +119,10 @@ def duplicates(at: Loc, names: Sequence[str]) -> Iterator[BrokenRule]:
 def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
     # kubelet 1.35 has failCgroupV1 on by default.
-    if spec.cluster.provider == "kind" and release(spec.cluster.kubernetes)[:2] > (1, 34):
+    if spec.cluster.own and release(spec.cluster.kubernetes)[:2] > (1, 34):
         version = spec.cluster.kubernetes
         yield f"cluster.kubernetes: {version} does not run on machines with cgroup v1 (1.34 does)"
-    if spec.scheduler != "default":
+    if spec.scheduler != "default" and spec.kai.manage == "install":
         line = known_line(spec.kai.version)
         if line is not None and line.warning:
             yield f"kai.version: {line.warning}"

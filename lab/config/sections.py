@@ -34,17 +34,33 @@ class ClusterSpec(Model):
     """provider existing: the kubeconfig file (read only), absolute or relative to the lab file."""
     context: str | None = None
     """provider existing: the context in that file."""
+    exclusive: Switch = False
+    """provider existing: nobody else uses the cluster, so suites that disturb others may run."""
+
+    @property
+    def own(self) -> bool:
+        """Whether the lab creates the cluster, and removes it with everything on it."""
+        return self.provider == "kind"
 
 
 class KaiSpec(Model):
     """NVIDIA KAI Scheduler on the host cluster."""
 
+    manage: Literal["install", "adopt", "none"] = "install"
+    """adopt: use the KAI that an existing cluster has, and change nothing of it; none: do not use KAI."""
     version: Version = "0.16.8"
     """Release without the leading v."""
     gpu_sharing: Switch = True
     """Helm global.gpuSharing: fractions of a GPU. Without it KAI refuses pods that request a fraction."""
     values: dict[str, Any] = Field(default_factory=dict)
     """Additional Helm values, merged last."""
+
+
+class BudgetSpec(Model):
+    """What the lab may take of a cluster that others use."""
+
+    gpus: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    """GPUs in all, fractions count: the limit of the queue above the lab's queues (provider existing)."""
 
 
 class InferenceSpec(Model):
@@ -89,6 +105,8 @@ class LabFields(Model):
     """auto: KAI if available, otherwise the default scheduler with a notice."""
     kai: KaiSpec = KaiSpec()
     """NVIDIA KAI Scheduler on the host cluster."""
+    budget: BudgetSpec = BudgetSpec()
+    """What the lab may take of a cluster that others use."""
     queues: tuple[QueueSpec, ...] = ()
     """KAI queues; each names its parent, and only leaf queues accept workloads."""
     tenants: tuple[TenantSpec, ...] = ()
@@ -102,11 +120,13 @@ class LabFields(Model):
 
     @property
     def gpu_pools(self) -> tuple[NodePool, ...]:
-        """The node pools of the GPU nodes in node order; without workers, control planes. Empty for mode ``none``.
+        """The node pools that the lab makes, in node order; without workers, of control planes.
+
+        Empty in mode ``none``, and where the GPUs are the cluster's own.
 
         Workers after the last pool have no GPUs.
         """
-        if self.gpu.mode == "none":
+        if self.gpu.mode in ("none", "present") or not self.cluster.own:
             return ()
         return self.gpu.node_pools(self.cluster.workers or self.cluster.control_planes)
 

@@ -12,7 +12,7 @@ from lab.config.base import DnsName, Model, Switch, Version
 from lab.config.queue import QueueSpec
 
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
-_NODE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_NODE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
 def _quantity(value: object) -> object:
@@ -42,7 +42,7 @@ Quantity = Annotated[
 """A Kubernetes quantity: ``4``, ``500m``, ``16Gi``. A whole number needs no quotes."""
 
 NodeName = Annotated[str, StringConstraints(pattern=_NODE)]
-"""A node's short name, without the lab's name: ``worker2``."""
+"""A node's short name, without the lab's name: ``worker2``; in an existing cluster its whole name."""
 
 OwnNodes = Annotated[
     Annotated[int, Field(ge=1, strict=True)] | Annotated[tuple[NodeName, ...], Field(min_length=1)],
@@ -88,7 +88,9 @@ class TenantSpec(Model):
     queues: tuple[QueueSpec, ...] = ()
     """own-kai: KAI queues inside. Default: 'default' with the leaf queue 'test'."""
     nodes: OwnNodes | None = None
-    """Dedicated workers: a number, or a list of short names (worker2). Default for own-kai: one."""
+    """Dedicated workers: a number, or a list of short names (worker2). Default for own-kai: one.
+
+    provider existing: a list of the nodes' names."""
     quota: TenantQuota = TenantQuota()
     """Limit on the host resources that its pods may request together."""
     values: dict[str, Any] = Field(default_factory=dict)

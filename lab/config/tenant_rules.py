@@ -34,7 +34,7 @@ def violations(spec: LabFields) -> Iterator[BrokenRule]:
             what = "host-kai needs KAI on the host, but scheduler is 'default'"
             yield BrokenRule((*at, "mode"), what, (_SCHEDULER,))
         yield from _own_kai(tenant, at)
-    if spec.cluster.provider == "kind":
+    if spec.cluster.own:
         yield from _nodes(spec)
         if spec.gpu.mode in ("simulated", "none"):
             for index, what in _excess_quotas(spec):
@@ -112,13 +112,26 @@ def _too_few(spec: LabFields, tenant: TenantSpec, index: int, wanted: int, left:
 
 
 def _existing_cluster(spec: LabFields) -> Iterator[BrokenRule]:
+    """In a cluster of others, dedicated nodes are named, GPUs of tenants limited, and its KAI stays as it is."""
+    limited = 0
     for index, tenant in enumerate(spec.tenants):
-        if tenant.nodes is not None:
-            what = "are workers that the lab creates, and provider 'existing' creates none"
-            yield BrokenRule(("tenants", index, "nodes"), what, (_PROVIDER,))
-        if tenant.mode == "own-kai" and spec.scheduler != "default":
-            what = "own-kai beside KAI on the host needs changes to that KAI, which provider 'existing' does not manage"
-            yield BrokenRule(("tenants", index, "mode"), f"{what}: set scheduler to 'default'", (_PROVIDER, _SCHEDULER))
+        at: Loc = ("tenants", index)
+        if isinstance(tenant.nodes, int):
+            what = "must name nodes: with provider 'existing' the lab chooses none"
+            yield BrokenRule((*at, "nodes"), what, (_PROVIDER,))
+        if tenant.mode == "own-kai" and tenant.nodes is None:
+            what = "is missing: mode 'own-kai' needs dedicated nodes, and with provider 'existing' the lab chooses none"
+            yield BrokenRule((*at, "nodes"), what, ((*at, "mode"), _PROVIDER))
+        if tenant.mode == "own-kai" and spec.scheduler != "default" and spec.kai.manage == "adopt":
+            what = "own-kai beside KAI on the host needs changes to that KAI, and kai.manage is 'adopt'"
+            yield BrokenRule((*at, "mode"), what, (("kai", "manage"), _SCHEDULER))
+        if spec.gpu.mode != "none" and tenant.quota.gpus is None:
+            what = "is missing: with provider 'existing' the lab file limits each tenant's GPUs"
+            yield BrokenRule((*at, "quota", "gpus"), what, (_PROVIDER,))
+        limited += tenant.quota.gpus or 0
+    if spec.budget.gpus is not None and limited > spec.budget.gpus:
+        what = f"the tenants' quotas are {limited} GPUs together, but budget.gpus is {spec.budget.gpus:g}"
+        yield BrokenRule(("tenants",), what, (("budget", "gpus"),))
 
 
 def _excess_quotas(spec: LabFields) -> Iterator[tuple[int, str]]:
@@ -170,7 +183,7 @@ def _isolates_since(line: VersionLine) -> str:
 
 def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
-    if spec.gpu.mode == "auto" and spec.cluster.provider == "kind":
+    if spec.gpu.mode == "auto" and spec.cluster.own:
         for index, what in _excess_quotas(spec):
             yield f"tenants.{index}.quota.gpus: {what}, if they are simulated"
     for index, tenant in enumerate(spec.tenants):

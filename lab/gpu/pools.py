@@ -49,6 +49,13 @@ def node_labels(pool: NodePool) -> dict[str, str]:
     return {**pool.labels, **own, GPU_PRESENT_LABEL: "true"}
 
 
+def runtime_class(spec: LabSpec) -> str:
+    """Return the RuntimeClass of GPU pods: that of the lab's nodes, or the one of an existing cluster; empty: none."""
+    if pools_by_node(spec):
+        return RUNTIME_CLASS
+    return (spec.gpu.runtime_class or "") if spec.gpu.mode == "present" else ""
+
+
 def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:
     """Return the pool of a node by its name; None for a node outside all pools."""
     pools = gpu.node_pools(1)

@@ -156,6 +156,13 @@ class RestMapper:
             raise missing(kind)
         return self._cache(found[0])
 
+    def listable(self) -> list[Resource]:
+        """Every kind that the server can list, in the preferred version of its group. Raises ApiFailed."""
+        found = [resource for version in self._preferred("") for resource in self._served(version, verb="list")]
+        for resource in found:
+            self._cache(resource)
+        return found
+
     def kind_for(self, resource: str) -> str:
         """The ``Kind.group`` of a resource such as ``pods.`` or ``widgets.example.com`` in Kubernetes' messages.
 
@@ -203,13 +210,13 @@ class RestMapper:
         groups = (self._read("/apis") or {}).get("groups", [])
         return ["v1", *(g["preferredVersion"]["groupVersion"] for g in groups)]
 
-    def _served(self, api_version: str) -> list[Resource]:
+    def _served(self, api_version: str, verb: str = "") -> list[Resource]:
         group, _, version = api_version.rpartition("/")
         answer = self._read(f"/apis/{api_version}" if group else f"/api/{api_version}") or {}
         return [
             Resource(group, version, row["kind"], row["name"], bool(row["namespaced"]))
             for row in answer.get("resources", [])
-            if "/" not in row["name"]
+            if "/" not in row["name"] and (not verb or verb in (row.get("verbs") or ()))
         ]
 
 

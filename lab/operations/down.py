@@ -16,6 +16,7 @@ from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, lab_names
 from lab.session.session import Session
+from lab.steps.cluster.existing import refuse_another
 from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
 from lab.steps.node_image import NODE_IMAGE, images_of
 from lab.text import count
@@ -53,22 +54,25 @@ def down(
     kept: list[str] = []
     left: list[str] = []
     with session.locked():
-        installed = session.runner.which(session.engine.name) is not None
-        answers = installed and session.engine.call("version", check=False).code == 0
         scope = session.scope
+        own = session.spec.cluster.own
+        installed = own and session.runner.which(session.engine.name) is not None
+        answers = installed and session.engine.call("version", check=False).code == 0
+        if not own and session.paths.kubeconfig.exists():
+            refuse_another(scope("down"), session.cluster())
         theirs = foreign_nodes(scope("containers")) if answers and unnamed else ()
         if theirs and not host:
             raise name_taken(name, theirs)
         if theirs:
             session.bus.emit(Notice("warning", f"lab {name!r} belongs to another state directory and is not removed"))
-        elif answers:
+        elif answers or (not own and session.paths.kubeconfig.exists()):
             steps = [s for s in teardown_steps(session.spec) if not (keep_images and s.id == NODE_IMAGE)]
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name, partial=True).down()
             if record.cancelled:
                 raise Interrupted("stopped during lab down", fix="run lab down again")
             left += [f"{step}: {error}" for step, error in record.errors]
             left += record.left
-            kept += _images(session) if keep_images else []
+            kept += _images(session) if keep_images and own else []
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",

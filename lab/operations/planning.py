@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from lab.session.context import LabContext
 from lab.steps import kai
 from lab.steps.cluster import KindCluster
 from lab.steps.cluster.config import has_gpus
+from lab.steps.cluster.existing import ExistingCluster, ReadyNodes
 from lab.steps.host import HostReady
 from lab.steps.loaded_images import LoadedImages
 from lab.steps.node_image import NodeImage, base_image, builds_needed, control_plane_images
@@ -37,6 +38,7 @@ DEVICE_PLUGIN = Item("image", "nvcr.io/nvidia/k8s-device-plugin:v0.18.0")
 
 
 _CHOSEN = "the lab file has scheduler: default"
+_NONE = "the lab file has kai.manage: none"
 
 
 @dataclass(frozen=True)
@@ -93,17 +95,12 @@ def resolve_gpus(
     Args:
         spec: the lab file.
         facts: this machine's GPUs; None for a bundle, where ``auto`` becomes a simulation.
-        journal: the lab's journal, which records the GPUs of an existing cluster.
+        journal: the lab's journal, which records the GPUs of its running cluster.
 
     Raises:
-        SpecError: an existing cluster was requested, or GPUs that are missing or in use.
+        SpecError: GPUs were requested that are missing or in use.
         HostNotReady: real GPUs were requested by name and are not available here.
     """
-    if spec.cluster.provider == "existing":
-        raise SpecError(
-            "cluster.provider 'existing' is not in this release: labs run on kind clusters of their own",
-            fix="set cluster.provider to 'kind'",
-        )
     if facts is not None and journal is not None:
         return resolve_here(spec, facts, journal)
     mode = "simulated" if spec.gpu.mode == "auto" else spec.gpu.mode
@@ -120,12 +117,19 @@ def resolve_scheduler(spec: LabSpec, supply: Supply, require: frozenset[str] = f
         Unavailable: KAI is required and not available.
         SpecError: KAI is required, and the lab file selects the default scheduler.
     """
-    if spec.scheduler == "default":
+    without = _CHOSEN if spec.scheduler == "default" else _NONE if spec.kai.manage == "none" else ""
+    if without:
         if "kai" in require:
             raise SpecError(
-                "KAI is required, but the lab file has scheduler: default", fix="set scheduler: kai or auto"
+                f"KAI is required, but {without}", fix="set scheduler: kai or auto, and kai.manage: install or adopt"
             )
-        return spec, _CHOSEN
+        return spec.model_copy(update={"scheduler": "default"}), without
+    if spec.kai.manage == "adopt":  # ``resolve_existing`` has found it
+        return spec.model_copy(update={"scheduler": "kai"}), ""
+    if not spec.cluster.own:  # its nodes pull the images
+        chart = supply.choose([Item("chart", KAI_CHART)])[Item("chart", KAI_CHART)]
+        if chart.available:
+            return spec.model_copy(update={"scheduler": "kai"}), ""
     choices = supply.choose([Item("chart", KAI_CHART), *(Item("image", r) for r in kai.images(spec))]).values()
     missing = [choice for choice in choices if not choice.available]
     if not missing:
@@ -139,6 +143,8 @@ def resolve_scheduler(spec: LabSpec, supply: Supply, require: frozenset[str] = f
 
 def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     """Every binary, image and chart that a resolved lab needs."""
+    if not spec.cluster.own:
+        return _items_of_charts(spec, supply)
     items = [Item("binary", name) for name in ("kind", "kubectl")]
     images = [*control_plane_images(spec, supply), Item("image", pods.IMAGE)]
     if supply.own_node or spec.tenants:
@@ -146,21 +152,33 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     if has_gpus(spec):
         items.append(Item("binary", "container-toolkit"))
         images.append(DEVICE_PLUGIN)
-    if spec.scheduler == "kai":
-        images += [Item("image", reference) for reference in kai.images(spec)]
-        items.append(Item("chart", KAI_CHART))
-    if spec.tenants:
-        images += [Item("image", reference) for tenant in spec.tenants for reference in tenant_images(tenant)]
-        items += [supply.item("chart", CHART, tenant.vcluster) for tenant in spec.tenants]
-    for inner in (inner_spec(spec, tenant) for tenant in spec.tenants if tenant.mode == "own-kai"):
-        images += [Item("image", reference) for reference in kai.images(inner)]
-        items.append(supply.item("chart", KAI_CHART, inner.kai.version))
-    if spec.tenants or spec.scheduler == "kai":
-        items.append(Item("binary", "helm"))
+    items += _items_of_charts(spec, supply)
+    images += [Item("image", reference) for reference in images_of_charts(spec)]
     images += [Item("image", reference) for reference in spec.images]
     if spec.inference.image and spec.gpu.mode == "nvidia":
         images.append(Item("image", spec.inference.image))
     return tuple(dict.fromkeys([*items, base_image(spec), *images]))
+
+
+def _inner(spec: LabSpec) -> Iterator[LabSpec]:
+    """The labs inside own-kai tenants."""
+    return (inner_spec(spec, tenant) for tenant in spec.tenants if tenant.mode == "own-kai")
+
+
+def _items_of_charts(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
+    """Helm, and the charts of KAI and vCluster that the lab installs."""
+    items = [Item("chart", name) for name in (kai.charts(spec) if spec.scheduler == "kai" else ())]
+    items += [supply.item("chart", CHART, tenant.vcluster) for tenant in spec.tenants]
+    items += [supply.item("chart", KAI_CHART, inner.kai.version) for inner in _inner(spec)]
+    return (*dict.fromkeys(items), *((Item("binary", "helm"),) if items else ()))
+
+
+def images_of_charts(spec: LabSpec) -> tuple[str, ...]:
+    """References of the images of KAI, vClusters and what they contain."""
+    found = list(kai.images(spec) if spec.scheduler == "kai" else ())
+    found += [reference for tenant in spec.tenants for reference in tenant_images(tenant)]
+    found += [reference for inner in _inner(spec) for reference in kai.images(inner)]
+    return tuple(dict.fromkeys(found))
 
 
 def build_plan(
@@ -193,26 +211,22 @@ def build_plan(
     host = host.of_plan(builds=compiles or any(choice.source == "build" for choice in choices))
     first = (host.id, *(fetch.id for fetch in fetches))
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
-    node_image = NodeImage.of(spec, supply, in_nodes, first)
-    every: tuple[Step[LabContext], ...] = (
-        host,
-        *fetches,
-        node_image,
-        *cluster_steps(spec, node_image.tag, supply.own_node),
-    )
+    node_images = (NodeImage.of(spec, supply, in_nodes, first),) if spec.cluster.own else ()
+    tag = node_images[0].tag if node_images else ""
+    every: tuple[Step[LabContext], ...] = (host, *fetches, *node_images, *cluster_steps(spec, tag, supply.own_node))
     steps = tuple(step for step in every if step.id.partition(":")[2] not in added)
     all_facts = {
         "lab": spec.name,
         "provider": spec.cluster.provider,
         "kubernetes": spec.cluster.kubernetes,
         "nodes": str(spec.cluster.control_planes + spec.cluster.workers),
-        "gpu_mode": spec.gpu.mode if has_gpus(spec) else "none",
+        "gpu_mode": spec.gpu.mode if has_gpus(spec) or spec.gpu.mode == "present" else "none",
         "gpus": describe_gpus(spec) if has_gpus(spec) else "",
         "scheduler": spec.scheduler,
         "kai_version": spec.kai.version if spec.scheduler == "kai" else "",
         "no_kai": no_kai,
         "tenants": spec.tenants_in_words,
-        "node_image": node_image.tag,
+        "node_image": tag,
         **facts,
     }
     missing = tuple(choice for choice in choices if not choice.available)
@@ -221,7 +235,7 @@ def build_plan(
 
 def no_kai_notice(spec: LabSpec, no_kai: str) -> tuple[str, ...]:
     """The warning about a lab without KAI, unless its file wants none; ``no_kai`` is the reason, or empty."""
-    if not no_kai or (no_kai == _CHOSEN and not spec.queues):
+    if not no_kai or (no_kai in (_CHOSEN, _NONE) and not spec.queues):
         return ()
     without = [tenant.name for tenant in spec.tenants if tenant.mode == "host-kai"]
     whose = "Pods" if not without else f"Pods, those of {', '.join(without)} too,"
@@ -248,12 +262,15 @@ def cluster_steps(spec: LabSpec, node_image: str, own: bool) -> tuple[Step[LabCo
         own: that image is built here, without a CNI.
     """
     parts = (step for part in PARTS for step in part(spec))
+    if not spec.cluster.own:
+        return (ExistingCluster(spec), ReadyNodes(spec), *parts)
     return (KindCluster(spec, node_image, own), PodNetwork(spec, own), *parts)
 
 
 def teardown_steps(spec: LabSpec) -> tuple[Step[LabContext], ...]:
     """All steps of a lab to remove; needs neither sources nor a node image."""
-    return (NodeImage(spec, (), ""), *cluster_steps(spec, "", own=True))
+    images = (NodeImage(spec, (), ""),) if spec.cluster.own else ()
+    return (*images, *cluster_steps(spec, "", own=True))
 
 
 def loading_steps(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[Step[LabContext], ...]:

@@ -16,12 +16,15 @@ from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
 from lab.lint.context import lint_context
 from lab.operations.engine import engine_for
+from lab.operations.existing import resolve_existing
 from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
 from lab.operations.results import PlanReport
 from lab.paths import state_root
 from lab.session.lab import Lab
 from lab.session.run_history import step_seconds
 from lab.session.session import Session
+from lab.steps import kai
+from lab.steps.cluster.existing import connect, refuse_another
 from lab.steps.cluster.ownership import refuse_foreign_nodes
 from lab.steps.host import HostReady
 from lab.steps.kai.values import kai_values
@@ -51,33 +54,45 @@ def prepare(
     running = [engine.name for engine in host.engines if engine.running]
     wanted = asked.cluster.engine
     name = wanted if wanted != "auto" else next(iter(running), "docker")
-    lab.session = Session(asked, asked, {}, name, name in running, lab.session.bus, lab.session.cancel)
+    uses = asked.cluster.own and name in running
+    lab.session = Session(asked, asked, {}, name, uses, lab.session.bus, lab.session.cancel)
     if lab.session.engine_runs:
         refuse_foreign_nodes(lab.session.scope("plan"))
     added = lab.session.added or ()
     checked_with_added(asked, added)
-    nvidia = discover(lab.runner, host, engine=wanted)
-    spec, gpu_notices = resolve_gpus(asked, nvidia, lab.session.journal)
+    notices: tuple[str, ...] = ()
+    if asked.cluster.own:
+        spec, notices = resolve_gpus(asked, discover(lab.runner, host, engine=wanted), lab.session.journal)
+        facts = {"engine": name}
+    else:
+        cluster = connect(asked)
+        refuse_another(lab.session.scope("plan"), cluster)
+        spec, facts = resolve_existing(asked, cluster)
+        findings = tuple(finding for finding in findings if finding.rule in _WITHOUT_ENGINE)
     spec, no_kai = resolve_scheduler(spec, lab.session.supply, require)
     lab.session.spec = spec = with_added(spec, added)
     plan = build_plan(
         spec,
         lab.session.supply,
-        HostReady(needed_fixes(findings), build_fixes(host)),
+        HostReady(needed_fixes(findings), build_fixes(host), engine=asked.cluster.own),
         no_kai=no_kai,
         notices=(
-            *gpu_notices,
+            *notices,
             # the file's own scheduler: no_kai says what became of it
             *spec.model_copy(update={"scheduler": asked.scheduler}).warnings(),
             *_tenant_warnings(lab, spec),
             *lint_warnings(spec),
             *lab.session.added_notices,
         ),
-        facts={"engine": name},
+        facts=facts,
         added=lab.session.added_names,
     )
     lab.session.facts = dict(plan.facts)
     return plan, findings
+
+
+_WITHOUT_ENGINE = ("memory", "disk", "cache", "sources", "build-tools")
+"""The doctor's checks that matter to a lab in an existing cluster."""
 
 
 def lint_warnings(spec: LabSpec) -> tuple[str, ...]:
@@ -85,7 +100,7 @@ def lint_warnings(spec: LabSpec) -> tuple[str, ...]:
     if spec.scheduler != "kai":
         return ()
     documents = parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")
-    values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values")
+    values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values") if kai.wanted(spec) else ()
     found = lint([*documents, *values], lint_context(spec))
     refuse(found)
     return tuple(f"{one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
@@ -108,7 +123,7 @@ def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     """The steps that ``up`` would apply, and the current state of each."""
     found, findings = prepare(lab, require, advice=True)
     seen: Mapping[str, Observed] = {}
-    if lab.session.engine_runs:
+    if lab.session.engine_runs or not lab.spec.cluster.own:
         seen = engine_for(lab, found.steps).observe()
     estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
     return PlanReport(found, seen, findings, estimate)

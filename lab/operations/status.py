@@ -16,8 +16,8 @@ def status(lab: Lab) -> StatusReport:
     Items that are no longer in the cache do not matter to a running lab.
     """
     spec = lab.spec
-    image = NodeImage(spec, (), lab.node_image)
-    shown = [image, *cluster_steps(spec, lab.node_image, lab.session.supply.own_node)]
+    images = (NodeImage(spec, (), lab.node_image),) if spec.cluster.own else ()
+    shown = [*images, *cluster_steps(spec, lab.node_image, lab.session.supply.own_node)]
     seen = engine_for(lab, shown, partial=True).observe()
     steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}

@@ -148,7 +148,7 @@ def kind_cluster(lab: Lab, pytestconfig: pytest.Config) -> Any:
 
     Replaces pytest-kind's own fixture, which would create a cluster and delete it at the end.
     """
-    if lab.spec.cluster.provider != "kind":
+    if not lab.spec.cluster.own:
         pytest.skip(f"lab {lab.spec.name} is not a kind cluster (provider {lab.spec.cluster.provider})")
     # From the plugin that pytest has loaded: pytest-kind is GPL-3.0, and kailab does not import it.
     plugin = next((p for p in pytestconfig.pluginmanager.get_plugins() if hasattr(p, "KindCluster")), None)
@@ -288,7 +288,7 @@ def gpu_uuids(lab: Lab) -> Callable[[str], frozenset[str] | None]:
     def known(node: str) -> frozenset[str] | None:
         if lab.gpu_mode == "simulated":
             return frozenset(gpu.uuid for gpu in gpus_of(lab.spec.name, node, lab.spec.gpu))
-        if lab.gpu_mode == "nvidia" and lab.spec.cluster.provider == "kind":
+        if lab.gpu_mode == "nvidia" and lab.spec.cluster.own:
             return frozenset(device.uuid for device in query().gpus)
         return None
 

@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def gpu_node_names(lab: Lab) -> tuple[str, ...]:
     """Names of the nodes whose GPUs suites may use: all but tenants' dedicated nodes."""
-    if lab.spec.cluster.provider == "kind":
+    if lab.spec.cluster.own:
         dedicated = {name for names in tenant_nodes(lab.spec).values() for name in names}
         return tuple(name for name in pools_by_node(lab.spec) if short_name(lab.spec.name, name) not in dedicated)
     return tuple(sorted(node.name for node in shared_nodes(lab.cluster) if node.gpus))
@@ -111,7 +111,7 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
     node = request.getfixturevalue("gpu_node_lease") if uses(request.node, "gpu_node_lease") else ""
     if not node:
         request.getfixturevalue("gpu_lock")
-    if not lab.has_kai or lab.spec.cluster.provider != "kind":
+    if not lab.has_kai or not lab.spec.cluster.own:
         return
 
     fields = f"spec.nodeName={node}" if node else None

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from lab.config import KaiSpec, LabSpec, TenantSpec, dump_spec, load_dumped, resolve_spec
 from lab.config.added_tenants import dump_added, load_added, with_added
+from lab.config.budget import with_budget
 from lab.config.gpu import GpuSpec
+from lab.config.sections import ClusterSpec, KaiSpec
 from lab.engine.events import Bus
 from lab.engine.journal import Journal
 from lab.errors import Busy, LabError, NoLab
@@ -24,6 +26,13 @@ from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.lock import lock_now
 from lab.tools.process import HostRunner
+
+_RESOLVED: Mapping[str, type[ClusterSpec] | type[KaiSpec] | type[GpuSpec]] = {
+    "cluster": ClusterSpec,
+    "kai": KaiSpec,
+    "gpu": GpuSpec,
+}
+"""Sections of the lab file that may have ``auto``, or values of an existing cluster, in place of the file's."""
 
 
 @dataclass
@@ -61,8 +70,13 @@ class Session:
             saved = json.loads(paths.spec.read_text())
             asked = load_dumped(json.dumps(saved["asked"]))
             # no validation: this may break a lab file's rules (host-kai tenants with the default scheduler)
-            gpu = GpuSpec.model_validate(saved["resolved"]["gpu"], by_alias=True, by_name=False)
-            spec = asked.model_copy(update={"scheduler": saved["resolved"]["scheduler"], "gpu": gpu})
+            resolved = saved["resolved"]
+            sections = {
+                key: model.model_validate(resolved[key], by_alias=True, by_name=False)
+                for key, model in _RESOLVED.items()
+                if key in resolved
+            }
+            spec = with_budget(asked.model_copy(update={"scheduler": resolved["scheduler"], **sections}))
             added, facts = load_added(saved.get("added")), dict(saved["facts"])
             return cls(asked, with_added(spec, added), facts, facts.get("engine", "docker"), added=added)
         except (FileNotFoundError, NotADirectoryError):
@@ -76,11 +90,11 @@ class Session:
 
     def save(self) -> None:
         """Write the lab's spec and facts atomically. Raises LabError."""
-        gpu = self.spec.gpu.model_dump(mode="json", by_alias=True)
+        resolved = {key: getattr(self.spec, key).model_dump(mode="json", by_alias=True) for key in _RESOLVED}
         data = {
             "asked": json.loads(dump_spec(self.asked)),
             "added": dump_added(self.added or ()),
-            "resolved": {"scheduler": self.spec.scheduler, "gpu": gpu},
+            "resolved": {"scheduler": self.spec.scheduler, **resolved},
             "facts": self.facts,
         }
         try:

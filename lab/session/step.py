@@ -8,13 +8,13 @@ from lab.session.context import LabContext
 
 
 class LabStep:
-    """Defaults: no effects, and the step's objects are removed with the cluster."""
+    """Defaults: no effects, and the step's objects are removed with the cluster if the lab made it."""
 
     spec: LabSpec
 
     @property
     def part_of(self) -> str:
-        return "cluster"
+        return "cluster" if self.spec.cluster.own else ""
 
     def wanted(self) -> object:
         return self.spec.model_copy(update={"tenants": ()})

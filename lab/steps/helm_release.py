@@ -27,19 +27,22 @@ _CRASHES = 4  # restarts from which a crash loop is not just a matter of start o
 
 
 def helm_for(ctx: LabContext) -> Helm:
-    """Helm for the lab's own cluster. Raises LabError without a usable kubeconfig."""
-    kubeconfig, context = ctx.spec.cluster.kubeconfig, ctx.spec.cluster.context
-    if kubeconfig is None or context is None:
-        import yaml
+    """Helm for the cluster of the context. Raises LabError without a usable kubeconfig."""
+    cluster = ctx.cluster()
+    context = cluster.context or _current_context(cluster.kubeconfig)
+    return Helm(ctx.run, ctx.supply.binary("helm"), cluster.kubeconfig, context)
 
-        kubeconfig = ctx.paths.kubeconfig
-        try:
-            context = (yaml.safe_load(kubeconfig.read_text()) or {}).get("current-context")
-        except (OSError, yaml.YAMLError, AttributeError) as error:
-            raise LabError(f"the lab's kubeconfig {kubeconfig} is unreadable: {error}", fix="lab up") from error
-        if not context:
-            raise LabError(f"the lab's kubeconfig {kubeconfig} has no current-context", fix="lab up")
-    return Helm(ctx.run, ctx.supply.binary("helm"), kubeconfig, str(context))
+
+def _current_context(kubeconfig: Path) -> str:
+    import yaml
+
+    try:
+        context = (yaml.safe_load(kubeconfig.read_text()) or {}).get("current-context")
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise LabError(f"the lab's kubeconfig {kubeconfig} is unreadable: {error}", fix="lab up") from error
+    if not context:
+        raise LabError(f"the lab's kubeconfig {kubeconfig} has no current-context", fix="lab up")
+    return str(context)
 
 
 def base_values(folder: str, name: str) -> Json:

@@ -19,6 +19,8 @@ class HostReady(LabStep):
 
     fixes: tuple[Fix, ...]
     for_builds: tuple[Fix, ...] = ()
+    engine: bool = True
+    """Whether the lab needs a container engine."""
     needs: tuple[str, ...] = ()
     id: str = "host"
     title: str = "This machine"
@@ -48,5 +50,5 @@ class HostReady(LabStep):
             fix.apply(ctx.run, journal)
 
     def verify(self, ctx: LabContext) -> None:
-        if ctx.engine.call("version", check=False).code != 0:
+        if self.engine and ctx.engine.call("version", check=False).code != 0:
             raise HostNotReady(f"{ctx.engine.name} does not answer", fix="lab doctor")

@@ -131,7 +131,7 @@ class Queues(LabStep):
         existing = _by_name(cluster.list(KIND))
         wanted = _by_name(queue_documents(self.spec))
         # a lab file may name the chart's queues, which some charts create themselves
-        default = line_of(self.spec.kai.version).default_queues
+        default = line_of(self.spec.kai.version).default_queues if self.spec.kai.manage == "install" else ()
         claimed = [doc for name, doc in wanted.items() if name not in default]
         refuse_foreign(cluster, self.spec.name, claimed, fix="rename the lab's queue")
         cluster.apply(list(wanted.values()), retry=_WEBHOOK_SECONDS)

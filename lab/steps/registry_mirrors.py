@@ -18,8 +18,8 @@ _FOLDER = "/etc/containerd/certs.d"
 
 
 def mirror_steps(spec: LabSpec) -> list[RegistryMirrors]:
-    """The step, if the lab file has mirrors."""
-    return [RegistryMirrors(spec)] if spec.supply.mirrors else []
+    """The step, if the lab file has mirrors and the nodes are the lab's."""
+    return [RegistryMirrors(spec)] if spec.supply.mirrors and spec.cluster.own else []
 
 
 @dataclass(frozen=True)

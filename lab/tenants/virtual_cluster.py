@@ -65,7 +65,7 @@ class VirtualCluster(LabStep):
         images = (f"images:{self.tenant.name}",) if self.images_loaded else ()
         if self.tenant.mode == "own-kai" and not beside_host_kai(self.spec):
             images = (NoForeignKai.id, *images)
-        return images if self.spec.cluster.provider == "existing" else ("network", *nodes, *images)
+        return ("network", *nodes, *images)
 
     @property
     def namespace(self) -> str:
@@ -113,7 +113,7 @@ class VirtualCluster(LabStep):
         validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
         port = access.claim_port(ctx, name)
         values = release_values(self.spec, self.tenant, port)
-        if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
+        if not self.spec.cluster.own and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
         self._refuse_data_loss(cluster)
         cluster.apply([self._storage, helm_release.namespace_doc(self.namespace, self.labels)])
@@ -212,7 +212,7 @@ class VirtualCluster(LabStep):
 
     def _wait_for_control_plane(self, cluster: Cluster) -> None:
         name = self.tenant.name
-        in_nodes = self.spec.cluster.provider == "kind"
+        in_nodes = self.spec.cluster.own
         cluster.wait(
             "Pod",
             helm_release.pods_ready,

@@ -55,7 +55,7 @@ class Diagnosis:
 def expected(ctx: LabContext) -> dict[str, Expected]:
     """Return the state that each GPU node of the lab should have; empty if kailab created none. Raises LabError."""
     spec = ctx.spec
-    if spec.cluster.provider != "kind" or spec.gpu.mode == "none":
+    if not spec.cluster.own or spec.gpu.mode == "none":
         return {}
     real = spec.gpu.mode == "nvidia"
     programs = tuple(f"/usr/bin/{name}" for name in (RealFiles if real else NodeFiles).programs)
@@ -67,7 +67,7 @@ def expected(ctx: LabContext) -> dict[str, Expected]:
 
 def diagnose(ctx: LabContext) -> Diagnosis:
     """Diagnose nodes and cluster within ``SECONDS``. A source that does not answer is a finding. Raises Interrupted."""
-    lab, ours = ctx.spec.name, ctx.spec.cluster.provider == "kind"
+    lab, ours = ctx.spec.name, ctx.spec.cluster.own
     if ctx.spec.gpu.mode == "none" and ours:
         none = Finding("the lab file requests none", severity="skipped", rule=CHECK, title="GPUs")
         return Diagnosis(lab, (none,), ())

@@ -54,7 +54,7 @@ def lab_nodes(ctx: LabContext) -> Ask:
 
     It skips nodes that are no containers of the kind cluster (KWOK's). It raises Interrupted.
     """
-    if ctx.spec.cluster.provider != "kind":
+    if not ctx.spec.cluster.own:
         return lambda names: {}
     nvml = query() if ctx.spec.gpu.mode == "nvidia" else Nvml()
 

@@ -40,7 +40,7 @@ def is_of_labs(engine: ContainerEngine, network: str) -> bool:
 
 def foreign_nodes(ctx: LabContext) -> tuple[str, ...]:
     """Names of such containers. Raises LabError."""
-    if ctx.spec.cluster.provider != "kind":
+    if not ctx.spec.cluster.own:
         return ()
     # nodes of an earlier kailab have no mark, but its journal has the cluster
     claimed = any(owned.name == ctx.kind_name for owned in ctx.journal.owned("cluster"))

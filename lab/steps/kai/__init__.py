@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from lab.config import LabSpec
 from lab.kai.names import KAI_CHART
+from lab.steps.kai.adopted import AdoptedKai, find_kai
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_images
 
-__all__ = ["Kai", "charts", "images", "kai_steps", "wanted"]
+__all__ = ["Kai", "charts", "find_kai", "images", "kai_steps", "wanted"]
 
 
 def wanted(spec: LabSpec) -> bool:
-    """Whether the lab file wants KAI, at least if available."""
-    return spec.scheduler != "default"
+    """Whether the lab file wants the lab to install KAI, at least if available."""
+    return spec.scheduler != "default" and spec.kai.manage == "install"
 
 
 def images(spec: LabSpec) -> tuple[str, ...]:
@@ -25,6 +26,8 @@ def charts(spec: LabSpec) -> tuple[str, ...]:
     return (KAI_CHART,) if wanted(spec) else ()
 
 
-def kai_steps(spec: LabSpec) -> list[Kai]:
+def kai_steps(spec: LabSpec) -> list[Kai | AdoptedKai]:
     """The step, if the lab has KAI; ``auto`` must be resolved."""
-    return [Kai(spec)] if spec.scheduler == "kai" else []
+    if spec.scheduler != "kai":
+        return []
+    return [AdoptedKai(spec) if spec.kai.manage == "adopt" else Kai(spec)]

@@ -77,8 +77,6 @@ class Kai(LabStep):
     @property
     def needs(self) -> tuple[str, ...]:
         """KAI's pods start after GPU nodes are ready, since their preparation restarts containerd."""
-        if self.spec.cluster.provider == "existing":
-            return ()
         return ("network", "gpu-nodes") if has_gpus(self.spec) else ("network",)
 
     def effects(self) -> tuple[Effect, ...]:
@@ -96,8 +94,6 @@ class Kai(LabStep):
         if release is None:
             return Observed.drifted("a change of its version has not finished", left) if left else Observed.absent()
         if (space := self._foreign(cluster)) is not None:
-            if self.spec.cluster.provider == "existing":
-                return Observed.ready(f"{release.chart_version}, not installed by this lab: left as it is")
             return Observed.drifted(f"not the lab's: namespace {NAMESPACE} {owner_of(space)}")
         diff = helm_release.differences(release, self.spec.kai.version, release_values(self.spec))
         if left:
@@ -212,9 +208,19 @@ class Kai(LabStep):
         wait_for_webhooks(cluster, self.spec.name, self.line, kai_values(self.spec), _WEBHOOK_SECONDS)
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove the lab's KAI from an existing cluster."""
+        """Remove the lab's KAI from an existing cluster.
+
+        Raises StepFailed: others have queues in it, which would go with its CRDs, and their pods would wait forever.
+        """
         cluster = ctx.cluster()
         mine = [owned for owned in ctx.journal.owned() if owned.step == self.id]
+        if mine and (theirs := self._queues_of_others(cluster)):
+            raise StepFailed(
+                f"KAI is not removed: {len(theirs)} of its queues are not of lab {self.spec.name}",
+                evidence=theirs,
+                fix="delete these queues, or keep KAI: remove the label kailab from namespace "
+                f"{NAMESPACE}, then run 'lab down' again",
+            )
         if any(owned.kind == "release" for owned in mine):
             # their owner references delete the operator's Deployments and webhooks
             cluster.delete(*_CONFIG, wait=60)
@@ -229,6 +235,14 @@ class Kai(LabStep):
                     if owned.name not in kept:
                         cluster.delete(what, owned.name, wait=120)
                     ctx.journal.released(kind, owned.name)
+
+    def _queues_of_others(self, cluster: Cluster) -> list[str]:
+        """Queues that neither the lab nor the chart created."""
+        return [
+            f"Queue {queue['metadata']['name']} {owner_of(queue)}"
+            for queue in cluster.list(QUEUE)
+            if queue["metadata"]["name"] not in self.line.default_queues and not is_own(queue, self.spec.name)
+        ]
 
     def _foreign(self, cluster: Cluster) -> dict[str, Any] | None:
         """KAI's namespace, if it exists and is not the lab's: then this lab did not install KAI."""
@@ -256,13 +270,15 @@ class Kai(LabStep):
         """
         space = helm_release.namespace_doc(NAMESPACE, {})
         fix = "uninstall that KAI, or set scheduler: default"
+        if not self.spec.cluster.own:
+            fix = "set kai.manage: adopt to use that KAI as it is"
         records = cluster.list("Secret", NAMESPACE, labels="owner=helm")
         charts = sorted({f"it has the Helm release {labels_of(one['metadata']).get('name')}" for one in records})
         refuse_foreign(cluster, self.spec.name, [space], evidence=charts, fix=fix)
-        if self.spec.cluster.provider == "kind" and cluster.get("Namespace", NAMESPACE) is None:
+        if self.spec.cluster.own and cluster.get("Namespace", NAMESPACE) is None:
             named = [{**_CRD_DOC, "metadata": {"name": name}} for name in self.line.crds]
             refuse_foreign(cluster, self.spec.name, named, fix=fix)
-        if self.spec.cluster.provider == "kind":
+        if self.spec.cluster.own:
             return
         crds = [doc["metadata"]["name"] for doc in helm_release.chart_documents(chart, "crds")]
         crds += self.line.needs_crds
@@ -313,7 +329,7 @@ class Kai(LabStep):
 
     def _wait(self, ctx: LabContext, cluster: Cluster, outdated: frozenset[str]) -> None:
         expected = set(kai_deployments(self.spec))
-        in_nodes = self.spec.cluster.provider == "kind"
+        in_nodes = self.spec.cluster.own
 
         def up(pods: list[dict[str, Any]]) -> bool:
             ready = {labels_of(pod["metadata"]).get("app", "") for pod in pods if is_ready(pod)}

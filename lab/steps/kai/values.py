@@ -6,10 +6,9 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.config.node_assignment import beside_host_kai
-from lab.gpu.pools import RUNTIME_CLASS
+from lab.gpu.pools import runtime_class
 from lab.kai import VersionLine, line_of
 from lab.objects.isolation_labels import HOST_KAI, NODE_LABEL
-from lab.steps.cluster.config import has_gpus
 from lab.steps.helm_release import base_values, merged, value_at, with_value
 
 
@@ -42,7 +41,7 @@ def _runtime_classes(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
     The lab's nodes run pods with runc unless they have a RuntimeClass, which reservation pods need because they query
     NVML. Without GPUs that RuntimeClass does not exist, and pods that name it are refused.
     """
-    name = RUNTIME_CLASS if has_gpus(spec) else ""
+    name = runtime_class(spec)
     reservation = with_value(line.helm.reservation_class, name) if name else {}
     workload = with_value(line.helm.workload_class, name) if name or line.workload_class_clearable else {}
     return merged(reservation, workload)
@@ -56,7 +55,7 @@ def own_hooks(spec: LabSpec) -> bool:
     ``required_crds``), topology-migration finds no Kueue, and the chart itself renders the Config of
     kai-config-deployer. In existing clusters (Kueue, OpenShift) the Jobs run.
     """
-    return spec.cluster.provider == "kind" and line_of(spec.kai.version).hooks == "lab"
+    return spec.cluster.own and line_of(spec.kai.version).hooks == "lab"
 
 
 def makes_default_queues(spec: LabSpec) -> bool:

@@ -123,7 +123,7 @@ class Isolation(LabStep):
 
     def _claim(self, ctx: LabContext) -> None:
         """In an existing cluster: require that KAI is the lab's, and record the namespace label that the lab adds."""
-        if self.spec.cluster.provider == "kind":
+        if self.spec.cluster.own:
             return
         if _labels(ctx.cluster(), self.line.namespace).get(OWNER_LABEL) != self.spec.name:
             raise LabError(

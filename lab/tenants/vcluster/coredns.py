@@ -41,7 +41,7 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
     inside = ctx.tenant(name)
-    images_present = ctx.spec.cluster.provider == "kind"
+    images_present = ctx.spec.cluster.own
     for left in reversed(range(ATTEMPTS)):
         try:
             inside.wait(

@@ -9,7 +9,6 @@ from lab.config import KaiSpec, LabSpec, QueueSpec, TenantSpec
 from lab.engine.step import Effect, Observed, Step
 from lab.session.context import LabContext
 from lab.session.step import LabStep
-from lab.tenants.vcluster.access import context_name
 
 _QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
 """Default queues of a tenant: two levels, which KAI before 0.13 requires."""
@@ -27,7 +26,8 @@ def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
             "kai": KaiSpec(version=version, gpu_sharing=tenant.gpu_sharing, values=tenant.kai_values),
             "queues": tenant.queues or _QUEUES,
             "tenants": (),
-            "cluster": spec.cluster.model_copy(update={"kubernetes": tenant.kubernetes}),
+            # the lab made it, whoever made the host
+            "cluster": spec.cluster.model_copy(update={"kubernetes": tenant.kubernetes, "provider": "kind"}),
         }
     )
 
@@ -35,9 +35,6 @@ def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
 def tenant_context(ctx: LabContext, tenant: TenantSpec) -> LabContext:
     """The context of a step inside the tenant: cluster, Helm and KAI chart are the tenant's."""
     spec = inner_spec(ctx.spec, tenant)
-    kubeconfig, context = ctx.paths.tenant_kubeconfig(tenant.name), context_name(ctx.spec.name, tenant.name)
-    cluster = spec.cluster.model_copy(update={"kubeconfig": kubeconfig, "context": context})
-    spec = spec.model_copy(update={"cluster": cluster})
     return replace(ctx, spec=spec, open_cluster=lambda name: ctx.open_cluster(name or tenant.name))
 
 

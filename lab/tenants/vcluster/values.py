@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec, tenant_nodes
-from lab.gpu.pools import RUNTIME_CLASS
+from lab.gpu.pools import runtime_class
 from lab.kai import lines
 from lab.objects.isolation_labels import NODE_LABEL
-from lab.steps.cluster.config import has_gpus
 from lab.steps.helm_release import base_values, merged, value_at
 from lab.tenants.isolation.dedicated_nodes import taint
 from lab.tenants.vcluster.access import Port, context_name, server_of
@@ -69,11 +68,11 @@ def _runtime_values(spec: LabSpec, tenant: TenantSpec) -> dict[str, Any]:
     with ERROR_LIBRARY_NOT_FOUND). The tenant's Kubernetes decides, not its KAI: a later version of KAI must find the
     class, and a change of these values needs a new control plane.
     """
-    if tenant.mode != "own-kai" or not has_gpus(spec):
+    if tenant.mode != "own-kai" or not (name := runtime_class(spec)):
         return {}
     if not any(line.reservation_class == "node" and line.runs_on(tenant.kubernetes) for line in lines().values()):
         return {}
-    return {"sync": {"toHost": {"pods": {"runtimeClassName": RUNTIME_CLASS}}}}
+    return {"sync": {"toHost": {"pods": {"runtimeClassName": name}}}}
 
 
 def release_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, Any]:

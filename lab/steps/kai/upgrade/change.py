@@ -210,7 +210,7 @@ def _noting_deployed(ctx: LabContext, watch: Stopwatch) -> LabContext:
 
 
 def _load_images(ctx: LabContext, owner: str) -> None:
-    if ctx.spec.cluster.provider != "kind":
+    if not ctx.spec.cluster.own:
         return
     images = LoadedImages(owner, kai_images(ctx.spec))
     if images.observe(ctx).state is not State.READY:
