@@ -1,0 +1,238 @@
+"""A cluster of somebody else: plain kind with names, CNI and KAI of its own, and workloads that run in it.
+
+Nothing of kailab takes part but files: kind, Helm, KAI's chart and images, and a node image with Kubernetes' images.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.config import LabSpec
+from lab.kai import line_of
+from lab.kube import Cluster
+from lab.steps.kai.values import kai_images
+from lab.supply import Supply
+from lab.tools.container import ContainerEngine
+from lab.tools.process import HostRunner
+
+PROBE = "registry.kailab.dev/probe:2"
+SPACE = "shop"
+"""Namespace of the stranger's workloads."""
+QUEUES = ("shop", "shop-web")
+
+_VOLUMES = "/tmp/hostpath_pv"
+_CGROUP_V1 = """
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+"""
+_RUNC = """
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  SystemdCgroup = false
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+"""
+_CONTROLLERS = f"""
+kind: ClusterConfiguration
+dns: {{imageTag: v1.12.4}}
+controllerManager:
+  extraVolumes:
+    - {{name: volumes, hostPath: {_VOLUMES}, mountPath: {_VOLUMES}, pathType: DirectoryOrCreate}}
+"""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """The cluster and the tools of its owner."""
+
+    name: str
+    kubeconfig: Path
+    run: HostRunner
+    supply: Supply
+
+    @property
+    def context(self) -> str:
+        return f"kind-{self.name}"
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(self.kubeconfig, self.context)
+
+    @property
+    def nodes(self) -> list[str]:
+        return self.run.run([self.supply.binary("kind"), "get", "nodes", "--name", self.name]).out.split()
+
+    def load(self, *images: str) -> None:
+        """``kind load image-archive`` for each image that the nodes lack."""
+        worker = self.nodes[-1]
+        there = self.run.run(["docker", "exec", worker, "ctr", "-n", "k8s.io", "images", "ls", "-q"]).out.split()
+        for image in (image for image in images if image not in there):
+            archive = self.supply.image(image)
+            self.run.run(
+                [self.supply.binary("kind"), "load", "image-archive", archive, "--name", self.name], timeout=300
+            )
+
+    def helm(self, *words: str | Path) -> None:
+        command = [self.supply.binary("helm"), "--kubeconfig", self.kubeconfig, "--kube-context", self.context]
+        self.run.run([*command, *words], timeout=900)
+
+    def install_kai(self, version: str) -> None:
+        """``helm install`` with the chart's hooks, as KAI's documentation has it."""
+        spec = LabSpec.model_validate(
+            {
+                "cluster": {"provider": "existing", "kubeconfig": self.kubeconfig, "context": self.context},
+                "kai": {"version": version},
+                "gpu": {"mode": "none"},
+            }
+        )
+        self.load(*kai_images(spec))
+        chart = self.supply.chart("kai-scheduler", f"v{version}")
+        values = f"global.gpuSharing=true,global.registry={line_of(version).registry}"  # as in the published chart
+        options = ["--namespace", "kai-scheduler", "--create-namespace", "--set", values, "--wait"]
+        self.helm("install", "kai-scheduler", chart, *options, "--timeout", "10m")
+
+    def offer_gpus(self, gpus: int) -> None:
+        """Let every worker report GPUs, as Kubernetes' documentation of extended resources shows; there are none."""
+        patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(gpus)}]
+        kubectl = [self.supply.binary("kubectl"), "--kubeconfig", self.kubeconfig, "--context", self.context]
+        for node in self.nodes:
+            if "worker" in node:
+                words = ["patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps(patch)]
+                self.run.run([*kubectl, *words])
+
+    def work(self, *, gpus: int = 0) -> None:
+        """A Deployment of two pods, and with GPUs a queue tree and a pod that holds them."""
+        docs: list[Json] = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}},
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": SPACE},
+                "spec": {
+                    "replicas": 2,
+                    "selector": {"matchLabels": {"app": "web"}},
+                    "template": {
+                        "metadata": {"labels": {"app": "web"}},
+                        "spec": {"containers": [{"name": "web", "image": PROBE, "imagePullPolicy": "IfNotPresent"}]},
+                    },
+                },
+            },
+        ]
+        if gpus:
+            share = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+            resources = {"gpu": share, "cpu": share, "memory": share}
+            for name, parent in zip(QUEUES, (None, QUEUES[0]), strict=True):
+                of = {"parentQueue": parent} if parent else {}
+                docs.append(
+                    {
+                        "apiVersion": "scheduling.run.ai/v2",
+                        "kind": "Queue",
+                        "metadata": {"name": name},
+                        "spec": {"resources": resources, **of},
+                    }
+                )
+            limits = {"nvidia.com/gpu": gpus}
+            container = {"name": "train", "image": PROBE, "imagePullPolicy": "IfNotPresent"}
+            docs.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": "train", "namespace": SPACE, "labels": {"kai.scheduler/queue": QUEUES[1]}},
+                    "spec": {
+                        "schedulerName": "kai-scheduler",
+                        "containers": [{**container, "resources": {"limits": limits}}],
+                    },
+                }
+            )
+        kubectl = [self.supply.binary("kubectl"), "--kubeconfig", self.kubeconfig, "--context", self.context]
+        self.run.run([*kubectl, "apply", "-f", "-"], stdin=yaml.safe_dump_all(docs))
+        names = {"train"} if gpus else set()
+        self.cluster.wait_ready("Deployment", "web", SPACE, timeout=120)
+        if names:
+            self.cluster.wait_ready("Pod", names, SPACE, timeout=120)
+
+
+@contextmanager
+def strangers_cluster(name: str, folder: Path, *, workers: int = 2) -> Iterator[Stranger]:
+    """A plain kind cluster in ``folder``, deleted at the end with everything on it."""
+    run = HostRunner()
+    spec = LabSpec()
+    stranger = Stranger(name, folder / "kubeconfig", run, Supply(spec, run, ContainerEngine(run, "docker")))
+    kind = stranger.supply.binary("kind")
+    image = node_image(run)
+    volumes = folder / "nfs"
+    volumes.mkdir()
+    mounts = [{"hostPath": str(volumes), "containerPath": _VOLUMES}]
+    v1 = not Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    config = {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "networking": {"disableDefaultCNI": True, "podSubnet": "10.99.0.0/16", "serviceSubnet": "10.98.0.0/16"},
+        "nodes": [{"role": role, "extraMounts": mounts} for role in ("control-plane", *["worker"] * workers)],
+        "kubeadmConfigPatches": [_CONTROLLERS, *([_CGROUP_V1] if v1 else [])],
+        "containerdConfigPatches": [_RUNC] if v1 else [],
+    }
+    create = [kind, "create", "cluster"]
+    empty = ["docker", "run", "--rm", "-v", f"{volumes}:/v", "--entrypoint", "find", image]
+    try:
+        run.run(
+            [*create, "--name", name, "--image", image, "--config", "-", "--kubeconfig", stranger.kubeconfig],
+            stdin=yaml.safe_dump(config),
+            timeout=600,
+        )
+        _cni(stranger)
+        stranger.cluster.wait_ready("Node", stranger.nodes, timeout=120)
+        stranger.load(PROBE, "registry.k8s.io/coredns/coredns:v1.12.4")
+        yield stranger
+    finally:
+        run.run([kind, "delete", "cluster", "--name", name, "--kubeconfig", stranger.kubeconfig], check=False)
+        run.run([*empty, "/v", "-mindepth", "1", "-delete"], check=False)
+
+
+def node_image(run: HostRunner) -> str:
+    """A node image that an earlier lab has made."""
+    found = run.run(["docker", "images", "kailab/node", "--format", "{{.Repository}}:{{.Tag}}"]).out.split()
+    if not found:
+        pytest.skip("needs a node image of an earlier lab up")
+    return found[0]
+
+
+def _cni(stranger: Stranger) -> None:
+    """The stranger's own pod network: bridges and static routes."""
+    nodes = {
+        node["metadata"]["name"]: node
+        for node in stranger.cluster.wait(
+            "Node", lambda found: all(one["spec"].get("podCIDR") for one in found), timeout=60, what="pod CIDRs"
+        )
+    }
+    ranges = {name: node["spec"]["podCIDR"] for name, node in nodes.items()}
+    address = {
+        name: next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
+        for name, node in nodes.items()
+    }
+    for name, cidr in ranges.items():
+        plugins = [
+            {
+                "type": "bridge",
+                "bridge": "cbr0",
+                "isGateway": True,
+                "ipMasq": False,
+                "hairpinMode": True,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": cidr}]], "routes": [{"dst": "0.0.0.0/0"}]},
+            },
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ]
+        conflist = json.dumps({"cniVersion": "1.0.0", "name": "theirs", "plugins": plugins})
+        lines = [f"ip route replace {ranges[other]} via {address[other]}" for other in ranges if other != name]
+        lines.append(f"iptables -w -t nat -A POSTROUTING -s {cidr} ! -d 10.99.0.0/16 -j MASQUERADE")
+        lines.append(f"cat >/etc/cni/net.d/10-theirs.conflist <<'X'\n{conflist}\nX")
+        stranger.run.run(["docker", "exec", "-i", name, "sh", "-es"], stdin="\n".join(lines) + "\n")
