@@ -84,7 +84,9 @@ def warnings(spec: LabFields) -> Iterator[str]:
     host = known_line(spec.kai.version)
     if not spec.queues and host is not None and not host.default_queues:
         yield f"queues: none given, and KAI {spec.kai.version} creates none: its pods would never run"
-    yield from overcommitted(spec.queues, "queues")
+    # the one that a budget puts above them has no quota on purpose
+    below = [queue for queue in spec.queues if spec.cluster.own or queue.name != spec.name]
+    yield from overcommitted(below, "queues")
 
 
 def overcommitted(queues: Sequence[QueueSpec], path: str) -> Iterator[str]:

@@ -157,10 +157,18 @@ class Session:
         self.supply = Supply(whole, self.runner, self.engine, engine_runs=self.engine_runs)
 
     def cluster(self, tenant: str = "") -> Cluster:
-        """The lab's cluster, or a tenant's; connected on first use."""
+        """The lab's cluster, or a tenant's; connected on first use.
+
+        An existing cluster that the lab has not used yet is that of the user's kubeconfig, for ``lab plan``.
+        """
         with self._lock:
             if tenant not in self._clusters:
-                cluster = Cluster(self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig)
+                path = self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig
+                theirs = self.spec.cluster.kubeconfig
+                if tenant or theirs is None or path.exists():
+                    cluster = Cluster(path)
+                else:
+                    cluster = Cluster(theirs.expanduser(), self.spec.cluster.context)
                 cluster.cancel = self.cancel
                 self._clusters[tenant] = cluster
             return self._clusters[tenant]

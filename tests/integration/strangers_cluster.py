@@ -153,8 +153,7 @@ class Stranger:
                     },
                 }
             )
-        kubectl = [self.supply.binary("kubectl"), "--kubeconfig", self.kubeconfig, "--context", self.context]
-        self.run.run([*kubectl, "apply", "-f", "-"], stdin=yaml.safe_dump_all(docs))
+        self.cluster.apply(docs, retry=60)  # KAI's webhooks answer a moment after its pods are Ready
         names = {"train"} if gpus else set()
         self.cluster.wait_ready("Deployment", "web", SPACE, timeout=120)
         if names:

@@ -134,7 +134,7 @@ class ExistingCluster(LabStep):
 
     def observe(self, ctx: LabContext) -> Observed:
         if not ctx.paths.kubeconfig.exists():
-            return Observed.absent()
+            return Observed.drifted("this lab has not used it yet")
         if ctx.paths.kubeconfig.read_text() != one_context(*_named(self.spec)):
             return Observed.drifted("the user's kubeconfig has changed")
         cluster = ctx.cluster()
