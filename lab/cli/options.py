@@ -23,9 +23,8 @@ Profile = Annotated[str | None, typer.Option("--profile", help="Shipped lab file
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, such as gpu.perNode=4.")
 ]
-Name = Annotated[
-    str | None, typer.Option("--name", help="Name of the lab. Default: KAILAB_LAB, lab.yaml's, or the only one.")
-]
+NAME_HELP = "Name of the lab. Default: KAILAB_LAB, lab.yaml's, or the only one."
+Name = Annotated[str | None, typer.Option("--name", help=NAME_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve the listed host changes.")]
 Require = Annotated[list[str] | None, typer.Option("--require", metavar="WHAT", help="Fail if it is missing: kai.")]

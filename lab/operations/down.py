@@ -5,24 +5,32 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from pathlib import Path
 
-from lab.config import LabSpec
+from lab.config import GpuSpec, KaiSpec, LabSpec, TenantSpec
+from lab.config.labels import tenant_namespace
+from lab.config.sections import ClusterSpec
 from lab.engine.events import Bus, Notice
 from lab.engine.journal import Journal
 from lab.engine.run import Engine
-from lab.errors import Interrupted, LabError, Leftovers
+from lab.errors import Interrupted, LabError, Leftovers, NoLab, SpecError
 from lab.host import undo_all, undo_plan
+from lab.kube import OWNER_LABEL
+from lab.kube.leftovers import delete_labelled, labelled
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, lab_names
 from lab.session.session import Session
-from lab.steps.cluster.existing import refuse_another
+from lab.steps.cluster.existing import ExistingCluster, connect, refuse_another
 from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
+from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.node_image import NODE_IMAGE, images_of
 from lab.text import count
 from lab.tools.lock import lock_now
 from lab.tools.process import HostRunner
 from lab.tools.processes import processes_naming
+
+_QUEUES = "queues.scheduling.run.ai"
 
 
 def down(
@@ -33,6 +41,7 @@ def down(
     bus: Bus | None = None,
     cancel: threading.Event | None = None,
     unnamed: bool = False,
+    at: tuple[Path, str] | None = None,
 ) -> DownReport:
     """Remove a lab from any partial state and verify that nothing remains.
 
@@ -43,13 +52,16 @@ def down(
         bus: receives the events of the run.
         cancel: stops the run once it is set.
         unnamed: the user did not name the lab, so it must belong to this state directory.
+        at: kubeconfig and context of an existing cluster with a lab whose state is lost: its labels say what it has.
 
     Raises:
         NameTaken: the user did not name the lab, and its containers belong to another state directory; with ``host``
             they are skipped.
         Leftovers: something of the lab still exists, or something depends on the changes of this machine.
     """
-    session = _session_for_down(name, bus or Bus(), cancel or threading.Event())
+    session = _session_at(name, *at) if at else _session_for_down(name)
+    session.bus, session.cancel = bus or Bus(), cancel or threading.Event()
+    session.runner.cancel = session.cancel
     began = time.monotonic()
     kept: list[str] = []
     left: list[str] = []
@@ -66,11 +78,16 @@ def down(
         if theirs:
             session.bus.emit(Notice("warning", f"lab {name!r} belongs to another state directory and is not removed"))
         elif answers or (not own and session.paths.kubeconfig.exists()):
+            if at:
+                session.bus.emit(Notice("info", f"the state of lab {name} is lost: its labels say what it has"))
             steps = [s for s in teardown_steps(session.spec) if not (keep_images and s.id == NODE_IMAGE)]
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name, partial=True).down()
             if record.cancelled:
                 raise Interrupted("stopped during lab down", fix="run lab down again")
             left += [f"{step}: {error}" for step, error in record.errors]
+            if at and record.left:
+                delete_labelled(session.cluster(), name)
+                record.left = list(labelled(session.cluster(), name))
             left += record.left
             kept += _images(session) if keep_images and own else []
         elif session.journal.owned("cluster") or session.journal.owned("container"):
@@ -128,14 +145,40 @@ def _images(session: Session) -> list[str]:
     ]
 
 
-def _session_for_down(name: str, bus: Bus, cancel: threading.Event) -> Session:
+def _session_for_down(name: str) -> Session:
     """A session from the lab's saved state, or from its name alone when the state is unreadable."""
     try:
-        session = Session.attached(name)
+        return Session.attached(name)
     except LabError:
         spec = LabSpec(name=name)
-        session = Session(spec, spec)
-    session.bus, session.cancel, session.runner.cancel = bus, cancel, cancel
+        return Session(spec, spec)
+
+
+def _session_at(name: str, kubeconfig: Path, context: str) -> Session:
+    """A session for a lab whose state is lost, from its labels in an existing cluster. Raises NoLab, SpecError."""
+    if name in lab_names():
+        raise SpecError(f"lab {name} has its state on this machine", fix=f"lab down --name {name}")
+    spec = LabSpec(name=name).model_copy(
+        update={"cluster": ClusterSpec(provider="existing", kubeconfig=kubeconfig, context=context)}
+    )
+    cluster = connect(spec)
+    own = [space["metadata"]["name"] for space in cluster.list("Namespace", labels=f"{OWNER_LABEL}={name}")]
+    if not own and not labelled(cluster, name):
+        raise NoLab(
+            f"cluster {context} has nothing of a lab {name}", fix=cluster.kubectl("get", "ns", "-L", OWNER_LABEL)
+        )
+    prefix = tenant_namespace("")
+    names = [space.removeprefix(prefix) for space in own if space.startswith(prefix)]
+    update = {
+        "scheduler": "kai" if cluster.get("CustomResourceDefinition", _QUEUES) else "default",
+        "kai": KaiSpec(manage="install" if KAI_NAMESPACE in own else "adopt"),
+        "gpu": GpuSpec(mode="none"),
+        "tenants": tuple(TenantSpec(name=tenant, mode="default") for tenant in names),
+    }
+    spec = spec.model_copy(update=update)
+    session = Session(spec, spec)
+    session.save()
+    ExistingCluster(spec).apply(session.scope("cluster"))
     return session
 
 

@@ -16,7 +16,7 @@ from lab.kai import VersionLine, line_of
 from lab.kai.chart import differences
 from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
-from lab.kube.ownership import is_own, owner_of, refuse_foreign
+from lab.kube.ownership import helm_namespace, is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, namespace_labels, tenant_namespace
@@ -213,7 +213,8 @@ class Kai(LabStep):
         Raises StepFailed: others have queues in it, which would go with its CRDs, and their pods would wait forever.
         """
         cluster = ctx.cluster()
-        mine = [owned for owned in ctx.journal.owned() if owned.step == self.id]
+        mine = {(owned.kind, owned.name) for owned in ctx.journal.owned() if owned.step == self.id}
+        mine |= self._labelled(cluster)
         if mine and (theirs := self._queues_of_others(cluster)):
             raise StepFailed(
                 f"KAI is not removed: {len(theirs)} of its queues are not of lab {self.spec.name}",
@@ -221,20 +222,31 @@ class Kai(LabStep):
                 fix="delete these queues, or keep KAI: remove the label kailab from namespace "
                 f"{NAMESPACE}, then run 'lab down' again",
             )
-        if any(owned.kind == "release" for owned in mine):
+        if ("release", RELEASE) in mine:
             # their owner references delete the operator's Deployments and webhooks
             cluster.delete(*_CONFIG, wait=60)
             cluster.delete(*_SHARD, wait=60)
             helm_release.helm_for(ctx).uninstall(RELEASE, NAMESPACE, hooks=False)
             ctx.journal.released("release", RELEASE)
-        crds = [owned.name for owned in mine if owned.kind == "crd"]
-        kept = required_crds.in_use(cluster, self.line, crds, self.spec.name)
-        for kind, what in (("crd", "CustomResourceDefinition"), ("namespace", "Namespace")):
-            for owned in mine:
-                if owned.kind == kind:
-                    if owned.name not in kept:
-                        cluster.delete(what, owned.name, wait=120)
-                    ctx.journal.released(kind, owned.name)
+        kept = required_crds.in_use(cluster, self.line, [name for kind, name in mine if kind == "crd"], self.spec.name)
+        for kind, what in (("crd", _CRD), ("namespace", "Namespace")):
+            for name in sorted(name for one, name in mine if one == kind):
+                if name not in kept:
+                    cluster.delete(what, name, wait=120)
+                ctx.journal.released(kind, name)
+
+    def _labelled(self, cluster: Cluster) -> set[tuple[str, str]]:
+        """Kind and name, as in the journal, of what has the lab's label; the journal may be lost."""
+        own = f"{OWNER_LABEL}={self.spec.name}"
+        found = {("crd", crd["metadata"]["name"]) for crd in cluster.list(_CRD, labels=own)}
+        space = cluster.get("Namespace", NAMESPACE)
+        if space is None or labels_of(space["metadata"]).get(OWNER_LABEL) != self.spec.name:
+            return found
+        found |= {("namespace", NAMESPACE), ("release", RELEASE)}
+        reservations = cluster.get("Namespace", RESERVATIONS)
+        if reservations is not None and helm_namespace(reservations) == NAMESPACE:
+            found.add(("namespace", RESERVATIONS))
+        return found
 
     def _queues_of_others(self, cluster: Cluster) -> list[str]:
         """Queues that neither the lab nor the chart created."""
