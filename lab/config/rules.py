@@ -57,7 +57,7 @@ def _provider(spec: LabFields) -> Iterator[BrokenRule]:
     of_existing: dict[Loc, object] = {
         ("cluster", "kubeconfig"): spec.cluster.kubeconfig,
         ("cluster", "context"): spec.cluster.context,
-        ("cluster", "exclusive"): spec.cluster.exclusive or None,
+        ("cluster", "exclusive"): "true" if spec.cluster.exclusive else None,
         ("kai", "manage"): "adopt" if spec.kai.manage == "adopt" else None,
         ("gpu", "mode"): "present" if spec.gpu.mode == "present" else None,
         ("gpu", "runtimeClass"): spec.gpu.runtime_class,

@@ -34,6 +34,7 @@ def violations(spec: LabFields) -> Iterator[BrokenRule]:
             what = "host-kai needs KAI on the host, but scheduler is 'default'"
             yield BrokenRule((*at, "mode"), what, (_SCHEDULER,))
         yield from _own_kai(tenant, at)
+    yield from _shared_nodes(spec)
     if spec.cluster.own:
         yield from _nodes(spec)
         if spec.gpu.mode in ("simulated", "none"):
@@ -63,21 +64,33 @@ def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     yield from queue_rules.levels(tenant.queues, (*at, "queues"), tenant.kai_version, version)
 
 
-def _nodes(spec: LabFields) -> Iterator[BrokenRule]:
-    """Tenants get their dedicated nodes, no two the same, and one node is left for pods without dedicated nodes."""
-    workers = worker_names(spec)
-    owner: dict[str, Loc] = {}
+def _named(spec: LabFields) -> Iterator[tuple[Loc, str]]:
+    """Place and name of each dedicated node that the lab file names."""
     for index, tenant in enumerate(spec.tenants):
         for number, name in enumerate(tenant.nodes if isinstance(tenant.nodes, tuple) else ()):
-            at: Loc = ("tenants", index, "nodes", number)
-            if name not in workers:
-                known = f"; the workers are: {', '.join(workers)}" if workers else ""
-                yield BrokenRule(at, f"unknown worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
-            elif name in owner:
-                what = f"'{name}' is already assigned by {dotted(owner[name])}: tenants cannot share dedicated nodes"
-                yield BrokenRule(at, what, (owner[name],))
-            else:
-                owner[name] = at
+            yield ("tenants", index, "nodes", number), name
+
+
+def _shared_nodes(spec: LabFields) -> Iterator[BrokenRule]:
+    """Nodes that a second tenant names."""
+    owner: dict[str, Loc] = {}
+    for at, name in _named(spec):
+        if name in owner:
+            what = f"'{name}' is already assigned by {dotted(owner[name])}: tenants cannot share dedicated nodes"
+            yield BrokenRule(at, what, (owner[name],))
+        owner.setdefault(name, at)
+
+
+def _nodes(spec: LabFields) -> Iterator[BrokenRule]:
+    """Tenants get their dedicated nodes, and one node is left for pods without dedicated nodes."""
+    workers = worker_names(spec)
+    owner: dict[str, Loc] = {}
+    for at, name in _named(spec):
+        if name in workers:
+            owner.setdefault(name, at)
+        else:
+            known = f"; the workers are: {', '.join(workers)}" if workers else ""
+            yield BrokenRule(at, f"unknown worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
     left = len(workers) - len(owner)
     sharer = _sharer(spec)
     reserved = 1 if sharer else 0

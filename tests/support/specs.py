@@ -8,15 +8,20 @@ from lab.config import LabSpec, TenantSpec
 from lab.tenants.vcluster.access import Port
 
 EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
+BUDGET = {"gpus": 4}
 
 
-def lab_spec(version: str = "0.16.8", *, gpus: str = "simulated", values: Any = None, **more: Any) -> LabSpec:
+def lab_spec(version: str = "0.16.8", *, gpus: str = "", values: Any = None, **more: Any) -> LabSpec:
+    """A lab with simulated GPUs; with ``cluster=EXISTING`` one with a budget of that cluster's GPUs."""
     kubernetes = "1.33.4" if version in ("0.7.11", "0.9.3") else "1.34.4"
     cluster = more.pop("cluster", {"kubernetes": kubernetes})
+    existing = cluster.get("provider") == "existing"
+    if existing:
+        more.setdefault("budget", BUDGET)
     queues = more.pop("queues", [{"name": "default"}, {"name": "test", "parent": "default"}])
     return LabSpec.model_validate(
         {
-            "gpu": {"mode": gpus},
+            "gpu": {"mode": gpus or ("present" if existing else "simulated")},
             "kai": {"version": version, "values": values or {}},
             "cluster": cluster,
             "queues": queues,

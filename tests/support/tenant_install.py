@@ -16,7 +16,7 @@ from tests.support.builders import ready_deployment, release_secret, running_pod
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
-from tests.support.specs import PORT, lab_spec, tenant_spec
+from tests.support.specs import EXISTING, PORT, lab_spec, tenant_spec
 
 SPACE = "vcluster-team-a"
 CONTROL = {"app": "vcluster", "release": "team-a"}
@@ -24,7 +24,8 @@ DNS = {"k8s-app": "vcluster-kube-dns"}
 
 
 def tenant_world(runner: FakeRunner, tmp_path: Path, values: Mapping[str, Any] | None = None, **spec: Any) -> LabWorld:
-    tenants = [tenant_spec(values=values or {}).model_dump()]
+    quota = {"gpus": 1} if spec.get("cluster") == EXISTING else {}
+    tenants = [tenant_spec(values=values or {}, quota=quota).model_dump()]
     world = LabWorld(lab_spec(tenants=tenants, **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz"))
     world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
     world.api.put("Namespace", "kube-system", metadata={"uid": "host"})

@@ -36,7 +36,7 @@ def cluster() -> Any:
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> Any:
     spec = SimpleNamespace(
-        name="demo", cluster=SimpleNamespace(provider="existing"), gpu=SimpleNamespace(mode="simulated"), tenants=()
+        name="demo", cluster=SimpleNamespace(own=False), gpu=SimpleNamespace(mode="simulated"), tenants=()
     )
     ctx = SimpleNamespace(spec=spec, cluster=lambda: cluster)
     fake = SimpleNamespace(

@@ -123,7 +123,7 @@ def test_dump_is_read_back(profile: str) -> None:
     assert '"perNode"' in dump_spec(spec)
 
 
-KEYS = "name, cluster, gpu, scheduler, kai, queues, tenants, inference, images, supply"
+KEYS = "name, cluster, gpu, scheduler, kai, budget, queues, tenants, inference, images, supply"
 
 
 def test_dump_holds_defaults() -> None:

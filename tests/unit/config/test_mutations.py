@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import random
 import re
@@ -17,7 +16,7 @@ import yaml
 
 from lab.__main__ import main
 from lab.config import dump_spec, load_dumped, load_spec, profile_file, profile_names
-from lab.errors import LabError, SpecError
+from lab.errors import LabError
 from lab.gpu import gpu_steps
 from lab.paths import cache_path, state_root
 from lab.steps.cluster.config import kind_config
@@ -187,8 +186,7 @@ def render(file: Path) -> None:
         release_values(spec, tenant, Port(1024, 30000))
     if spec.gpu.mode == "auto":
         spec = spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"mode": "simulated"})})
-    with contextlib.suppress(SpecError):  # provider 'existing'
-        gpu_steps(spec)
+    gpu_steps(spec)
     kai_values(spec)
 
 

@@ -7,11 +7,12 @@ import pytest
 from lab.config import LabSpec, beside_host_kai, tenant_nodes, worker_names
 
 EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
+BUDGET = {"gpus": 4}
 
 
 def lab(workers: int, *tenants: dict[str, object], scheduler: str = "default", **cluster: object) -> LabSpec:
     """A lab without validation: the assignment must not depend on its rules."""
-    base = LabSpec.model_validate({"scheduler": scheduler, "cluster": {"workers": workers, **cluster}})
+    base = LabSpec.model_validate({"scheduler": scheduler, "cluster": {"workers": workers, **cluster}, "budget": BUDGET})
     named = [{"name": f"t{number}", "mode": "default", **tenant} for number, tenant in enumerate(tenants)]
     specs = LabSpec.model_validate({"scheduler": "default", "cluster": {"workers": 16}, "tenants": named}).tenants
     return base.model_copy(update={"tenants": specs})
@@ -26,9 +27,11 @@ def test_workers_have_the_names_of_kind(workers: int, names: tuple[str, ...]) ->
     assert worker_names(lab(workers)) == names
 
 
-def test_existing_cluster_has_no_assignable_workers() -> None:
+def test_existing_cluster_has_only_nodes_that_the_lab_file_names() -> None:
     spec = lab(2, own(), **EXISTING)
     assert (worker_names(spec), tenant_nodes(spec)) == ((), {})
+    spec = lab(2, own(nodes=["worker4", "worker3"]), own(nodes=["worker9"]), **EXISTING)
+    assert tenant_nodes(spec) == {"t0": ("worker4", "worker3"), "t1": ("worker9",)}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,12 @@ def lab(**sections: object) -> LabSpec:
     return LabSpec.model_validate(sections)
 
 
+def existing(**more: object) -> dict[str, object]:
+    """Sections of a lab file of an existing cluster."""
+    cluster = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
+    return {"cluster": cluster, "budget": {"gpus": 4}, **more}
+
+
 TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
 
 
@@ -40,7 +46,13 @@ TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
         {"cluster": {"workers": 1}, "gpu": {"mode": "nvidia", "devices": [0, 1]}},
         {"gpu": {"mode": "simulated", "devices": [0, 1]}},
         {"gpu": {"pools": [{"name": "a", "workers": 2, "labels": {"team": "x", "node.kubernetes.io/zone": ""}}]}},
-        {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}, "kai": {"version": "0.9.3"}},
+        # the version of an existing cluster is not in the file
+        existing(kai={"version": "0.9.3"}),
+        existing(kai={"manage": "adopt"}, gpu={"mode": "present", "runtimeClass": "nvidia"}),
+        existing(kai={"manage": "none"}, scheduler="default"),
+        existing(budget={"gpus": 0.5}),
+        existing(budget={}, gpu={"mode": "none"}),
+        {"kai": {"manage": "none"}},
     ],
 )
 def test_combination_is_valid(sections: dict[str, object]) -> None:
@@ -102,7 +114,14 @@ def test_profiles_have_no_warnings(profile: str) -> None:
                 "queues: 'org' has a cpu quota of 1000, its children together unlimited",
             ),
         ),
-        ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c", "kubernetes": "1.35.0"}}, ()),
+        (existing(kai={"manage": "adopt", "version": "0.13.4"}), ()),
+        (
+            existing(gpu={"perNode": 4, "devices": 1}),
+            tuple(
+                f"gpu.{key}: has no effect: the GPUs are the cluster's (provider 'existing')"
+                for key in ("perNode", "devices")
+            ),
+        ),
     ],
 )
 def test_combination_has_warnings(sections: dict[str, object], warnings: tuple[str, ...]) -> None:

@@ -10,6 +10,11 @@ from lab.errors import SpecError
 from lab.kai import line_of
 
 THREE = {"workers": 3}
+EXISTING = {
+    "cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"},
+    "gpu": {"mode": "present"},
+    "budget": {"gpus": 4},
+}
 
 
 def lab(*tenants: dict[str, object], **sections: object) -> LabSpec:
@@ -95,7 +100,10 @@ def test_invalid_nodes_are_refused(nodes: object) -> None:
         ([{"name": "a", "nodes": 1}], {"scheduler": "kai"}),
         # other modes may have options of own-kai at their defaults
         ([{"name": "a", "kaiValues": {}, "gpuSharing": True, "queues": []}], {}),
-        ([own()], {"scheduler": "default", "cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}),
+        ([own(nodes=["gpu-1.example.com"], quota={"gpus": 1})], {**EXISTING, "scheduler": "default"}),
+        ([own(nodes=["gpu-1"], quota={"gpus": 1})], EXISTING),
+        ([{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "quota": {"gpus": 2}}], EXISTING),
+        ([{"name": "a"}], {**EXISTING, "gpu": {"mode": "none"}}),
     ],
 )
 def test_combination_is_valid(tenants: list[dict[str, object]], sections: dict[str, object]) -> None:

@@ -58,8 +58,8 @@ class FakeLab:
 
     def __init__(self) -> None:
         self.paths = LabPaths("demo")
-        provider = SimpleNamespace(provider="existing")
-        self.spec = SimpleNamespace(name="demo", cluster=provider, gpu=SimpleNamespace(mode="simulated"), tenants=())
+        cluster = SimpleNamespace(own=False)
+        self.spec = SimpleNamespace(name="demo", cluster=cluster, gpu=SimpleNamespace(mode="simulated"), tenants=())
         self.worlds = [GpuCluster(nodes=[machine.node() for machine in demo().machines]).world, demo().world]
 
     def context(self, step: str) -> Any:

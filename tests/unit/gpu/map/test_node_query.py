@@ -93,8 +93,8 @@ def test_real_gpus_come_from_the_kubelet_with_details_from_nvml() -> None:
     ]
 
 
-def context(runner: FakeRunner, provider: str = "kind", mode: str = "simulated") -> Any:
-    spec = SimpleNamespace(cluster=SimpleNamespace(provider=provider), gpu=SimpleNamespace(mode=mode))
+def context(runner: FakeRunner, own: bool = True, mode: str = "simulated") -> Any:
+    spec = SimpleNamespace(cluster=SimpleNamespace(own=own), gpu=SimpleNamespace(mode=mode))
     return SimpleNamespace(spec=spec, engine=ContainerEngine(runner), kind_name="kailab-demo")
 
 
@@ -111,7 +111,7 @@ def test_each_node_is_queried_by_one_command(runner: FakeRunner) -> None:
 
 
 def test_nodes_of_an_existing_cluster_are_not_queried(runner: FakeRunner) -> None:
-    assert lab_nodes(context(runner, provider="existing"))(["node"]) == {}
+    assert lab_nodes(context(runner, own=False))(["node"]) == {}
     assert runner.lines == []
 
 

@@ -11,7 +11,7 @@ from lab.config import LabSpec
 from lab.engine.events import Bus, Event, Notice
 from lab.engine.journal import Journal
 from lab.engine.step import State
-from lab.errors import LabError, SpecError, StepFailed
+from lab.errors import LabError, StepFailed
 from lab.gpu import gpu_steps
 from lab.gpu.nvidia import steps, verify
 from lab.gpu.nvidia.claims import record
@@ -120,12 +120,6 @@ def test_steps_and_their_needs() -> None:
     effects = " ".join(effect.what for step in gpu_part for effect in step.effects())
     assert "volume-mount" in effects
     assert "A100" not in effects, "the model in the lab file is for simulated GPUs"
-
-
-def test_existing_cluster_is_refused() -> None:
-    cluster = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
-    with pytest.raises(SpecError, match="existing"):
-        gpu_steps(LabSpec.model_validate({"cluster": cluster, "gpu": {"mode": "nvidia"}}))
 
 
 def test_apply_leaves_each_node_only_its_own_gpus(world: NvidiaWorld) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.config import LabSpec
 from lab.engine.step import State
-from lab.errors import LabError, SpecError, StepFailed
+from lab.errors import LabError, StepFailed
 from lab.gpu import GpuNodes, gpu_steps
 from lab.gpu.simulated.node_files import HOME
 from tests.support.gpu_world import SPEC, WORKERS, GpuWorld, Json, pretend_machine, wanted
@@ -31,13 +31,6 @@ def test_steps_and_their_needs() -> None:
 @pytest.mark.parametrize("gpu", [{"mode": "none"}, {"mode": "simulated", "perNode": 0}])
 def test_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
     assert gpu_steps(LabSpec.model_validate({"gpu": gpu})) == []
-
-
-def test_existing_cluster_is_refused() -> None:
-    spec = {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}
-    with pytest.raises(SpecError, match="existing") as refused:
-        gpu_steps(LabSpec.model_validate(spec))
-    assert refused.value.fix
 
 
 def test_untouched_nodes_are_absent(world: GpuWorld) -> None:

@@ -216,10 +216,11 @@ def test_undo_leaves_kai_to_the_removal_of_the_kind_cluster(world: LabWorld) -> 
 def test_kai_of_others_is_not_changed(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("Namespace", NAMESPACE)
-    with pytest.raises(StepFailed, match="Namespace kai-scheduler was created"):
+    with pytest.raises(StepFailed, match="Namespace kai-scheduler was created") as refused:
         Kai(world.spec).apply(world.ctx)
+    assert refused.value.fix.startswith("set kai.manage: adopt to use that KAI as it is; or ")
     world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
-    assert Kai(world.spec).observe(world.ctx).state is State.READY
+    assert Kai(world.spec).observe(world.ctx).state is State.DRIFTED
     Kai(world.spec).undo(world.ctx)
     assert world.log == []
 
@@ -294,8 +295,8 @@ def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: Fak
     world.helm("template", out=RENDERED)
     come_up(world)
     Kai(world.spec).apply(world.ctx)
-    assert "--kube-context c --kubeconfig" not in upgrade.calls[0].line
-    assert upgrade.calls[0].argv[-4:] == ("--kubeconfig", "/k", "--kube-context", "c")
+    where = ("--kubeconfig", "/lab/kubeconfig", "--kube-context", "kind-kailab-demo")
+    assert upgrade.calls[0].argv[-4:] == where, "the lab's copy, not the file of the user"
     assert world.owned("crd") == ["configs.kai.scheduler"]
     world.log.clear()
     world.helm("uninstall")

@@ -165,4 +165,4 @@ def test_kai_step_exists_only_with_scheduler_kai() -> None:
 def test_needs_depend_on_gpus_and_provider() -> None:
     assert kai.Kai(lab_spec()).needs == ("network", "gpu-nodes")
     assert kai.Kai(lab_spec(gpus="none")).needs == ("network",)
-    assert kai.Kai(lab_spec(cluster=EXISTING)).needs == ()
+    assert kai.Kai(lab_spec(cluster=EXISTING)).needs == ("network",)

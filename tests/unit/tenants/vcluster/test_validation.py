@@ -157,7 +157,7 @@ def test_problems_of_all_tenants_are_reported_together(chart: Path) -> None:
 
 def test_tenants_on_an_existing_cluster_are_refused(chart: Path) -> None:
     with pytest.raises(SpecError, match="provider 'existing'"):
-        validate_tenants(lab_spec(cluster=EXISTING, tenants=[tenant_spec().model_dump()]), chart)
+        validate_tenants(lab_spec(cluster=EXISTING, tenants=[tenant_spec(quota={"gpus": 1}).model_dump()]), chart)
 
 
 def test_chart_is_not_read_without_tenants(tmp_path: Path) -> None:
