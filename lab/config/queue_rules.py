@@ -17,7 +17,12 @@ _RESOURCES: tuple[Literal["gpu", "cpu", "memory"], ...] = ("gpu", "cpu", "memory
 def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the host's queues."""
     yield from shape(spec.queues, ("queues",))
-    if spec.scheduler != "default":
+    for index, queue in enumerate(spec.queues):
+        if not spec.cluster.own and queue.name == spec.name:
+            what = f"'{queue.name}' is the queue with the lab's budget, above all queues of the lab file"
+            yield BrokenRule(("queues", index, "name"), what, (("name",),))
+    # an existing cluster's KAI has its own version, and its queues have the budget's above them
+    if spec.scheduler != "default" and spec.cluster.own:
         yield from levels(spec.queues, ("queues",), spec.kai.version, ("kai", "version"))
 
 

@@ -12,7 +12,10 @@ from lab.kube.rest_mapper import Resource
 
 _GONE_SECONDS = 60.0
 
-_COPIES = (("", "Event"), ("events.k8s.io", "Event"), ("discovery.k8s.io", "EndpointSlice"), ("", "Endpoints"))
+_COPIES = (
+    *(("", "Event"), ("events.k8s.io", "Event"), ("discovery.k8s.io", "EndpointSlice"), ("", "Endpoints")),
+    *(("metrics.k8s.io", "PodMetrics"), ("metrics.k8s.io", "NodeMetrics")),
+)
 """Kinds that the cluster writes and removes by itself; they inherit labels."""
 
 

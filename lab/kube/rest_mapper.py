@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -157,11 +157,21 @@ class RestMapper:
         return self._cache(found[0])
 
     def listable(self) -> list[Resource]:
-        """Every kind that the server can list, in the preferred version of its group. Raises ApiFailed."""
-        found = [resource for version in self._preferred("") for resource in self._served(version, verb="list")]
-        for resource in found:
-            self._cache(resource)
-        return found
+        """Every kind that the server can list, in the preferred version of its group that has it.
+
+        Skips aggregated APIs whose server is down. Raises ApiFailed.
+        """
+        found: dict[tuple[str, str], Resource] = {}
+        for version in ("v1", *(v for group in self._groups() for v in _versions(group))):
+            try:
+                served = self._served(version, verb="list")
+            except ApiFailed as error:
+                if error.status != 503:
+                    raise
+                continue
+            for resource in served:
+                found.setdefault((resource.group, resource.kind), resource)
+        return [self._cache(resource) for resource in found.values()]
 
     def kind_for(self, resource: str) -> str:
         """The ``Kind.group`` of a resource such as ``pods.`` or ``widgets.example.com`` in Kubernetes' messages.
@@ -207,8 +217,10 @@ class RestMapper:
         if group:
             answer = self._read(f"/apis/{group}")
             return [answer["preferredVersion"]["groupVersion"]] if answer else []
-        groups = (self._read("/apis") or {}).get("groups", [])
-        return ["v1", *(g["preferredVersion"]["groupVersion"] for g in groups)]
+        return ["v1", *(g["preferredVersion"]["groupVersion"] for g in self._groups())]
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return (self._read("/apis") or {}).get("groups") or []
 
     def _served(self, api_version: str, verb: str = "") -> list[Resource]:
         group, _, version = api_version.rpartition("/")
@@ -218,6 +230,12 @@ class RestMapper:
             for row in answer.get("resources", [])
             if "/" not in row["name"] and (not verb or verb in (row.get("verbs") or ()))
         ]
+
+
+def _versions(group: Mapping[str, Any]) -> Iterable[str]:
+    """Every apiVersion of a group, the preferred one first: KAI's group has each kind in one of three."""
+    every = [group["preferredVersion"], *(group.get("versions") or [])]
+    return dict.fromkeys(version["groupVersion"] for version in every)
 
 
 def missing(kind: str) -> ApiFailed:

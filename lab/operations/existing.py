@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.config import KaiSpec, LabSpec
+from lab.config import KaiSpec, LabSpec, queue_rules
 from lab.config.budget import with_budget
 from lab.config.rules import kai_on
 from lab.errors import SpecError
@@ -37,7 +37,15 @@ def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str
     facts = {"context": spec.cluster.context or "", "server": cluster.server, "nodes": str(len(nodes))}
     if mode == "present":
         facts["gpus"] = describe(nodes)
-    return with_budget(spec.model_copy(update=update)), facts
+    resolved = with_budget(spec.model_copy(update=update))
+    queues = () if spec.scheduler == "default" or spec.kai.manage == "none" else resolved.queues
+    for rule in queue_rules.levels(queues, ("queues",), resolved.kai.version, ("kai", "version")):
+        raise SpecError(
+            f"queues: {rule.what}",
+            evidence=[f"queue {spec.name}, which has the lab's budget, is above the queues of the lab file"],
+            fix="give no queue of the lab file a parent",
+        )
+    return resolved, facts
 
 
 def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> KaiSpec:

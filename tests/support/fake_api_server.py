@@ -50,6 +50,7 @@ class FakeApiServer:
         self.objects: dict[Key, Json] = {}
         self.calls: list[Call] = []
         self.alive = True
+        self.version = "v1.34.4"
         self.closed = 0
         self.namespaces_end_pods = True
         """Whether pods end at once when their namespace is deleted."""
@@ -151,7 +152,7 @@ class FakeApiServer:
         if path == "/readyz":
             return Answer(200, b"ok")
         if path == "/version":
-            return Answer.of({"gitVersion": "v1.34.4"})
+            return Answer.of({"gitVersion": self.version})
         discovered = self._discovery(path.strip("/").split("/"))
         if discovered is not None:
             return Answer.of(discovered)
@@ -366,15 +367,17 @@ class FakeApiServer:
 
     def _discovery(self, parts: list[str]) -> Any:
         """Return the answer to a request of API discovery; None for another path."""
-        groups = sorted({(r.group, r.api_version) for r in self._resources if r.group})
+        groups: dict[str, list[str]] = {}
+        for group, version in sorted({(r.group, r.api_version) for r in self._resources if r.group}):
+            groups.setdefault(group, []).append(version)
         if parts == ["apis"]:
-            return {"groups": [_group(name, version) for name, version in groups]}
+            return {"groups": [_group(name, versions) for name, versions in groups.items()]}
         if len(parts) == 2 and parts[0] == "apis":
-            return next((_group(*row) for row in groups if row[0] == parts[1]), (404, "not found"))
+            return _group(parts[1], groups[parts[1]]) if parts[1] in groups else (404, "not found")
         if (len(parts), parts[0]) in ((2, "api"), (3, "apis")):
             version = "/".join(parts[1:])
             rows = [r for r in self._resources if r.api_version == version]
-            return {"resources": [{"kind": r.kind, "name": r.plural, "namespaced": r.namespaced} for r in rows]}
+            return {"resources": [_row(resource) for resource in rows]}
         return None
 
 
@@ -386,5 +389,11 @@ def _verb(method: str, name: str, sub: str, query: Mapping[str, str], content_ty
     return "create" if method == "POST" else "delete" if name else "deletecollection"
 
 
-def _group(name: str, version: str) -> Json:
-    return {"name": name, "preferredVersion": {"groupVersion": version}}
+def _group(name: str, versions: Sequence[str]) -> Json:
+    every = [{"groupVersion": version} for version in versions]
+    return {"name": name, "versions": every, "preferredVersion": every[0]}
+
+
+def _row(resource: Resource) -> Json:
+    verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
+    return {"kind": resource.kind, "name": resource.plural, "namespaced": resource.namespaced, "verbs": verbs}

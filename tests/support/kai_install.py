@@ -11,6 +11,7 @@ from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import kai_deployments, release_values
 from tests.support.api_requests import Call
 from tests.support.builders import chart_file, ready_deployment, release_secret, running_pod
+from tests.support.explain_world import deployment
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
@@ -78,6 +79,15 @@ def come_up(world: LabWorld) -> None:
 def install(world: LabWorld) -> None:
     """Install KAI according to the lab file."""
     add_kai(world.api, world.spec)
+
+
+def add_kai_of_others(api: FakeApiServer, version: str, *, down: tuple[str, ...] = ()) -> None:
+    """Add the Deployments of a KAI that another Helm release installed; those in ``down`` are not available."""
+    notes = {"meta.helm.sh/release-name": "theirs", "meta.helm.sh/release-namespace": NAMESPACE}
+    api.put("Namespace", NAMESPACE, metadata={"annotations": notes})
+    for name in line_of(version).deployments:
+        image = f"registry.kailab.dev/{name}:v{version}"
+        api.add(deployment(name, NAMESPACE, image, have=0 if name in down else 1))
 
 
 def add_kai(api: FakeApiServer, spec: LabSpec) -> None:

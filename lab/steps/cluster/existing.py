@@ -55,7 +55,7 @@ def one_context(file: Path, context: str) -> str:
                 if path := parts[kind].pop(key, None):
                     content = (file.parent / str(path)).read_bytes()
                     parts[kind].setdefault(f"{key}-data", base64.b64encode(content).decode())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError, KeyError) as error:
+    except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SpecError(
             f"cluster.kubeconfig: {file} is unreadable: {reason}", fix="name a kubeconfig file that kubectl can use"

@@ -85,9 +85,9 @@ def test_json_names_the_line_of_every_error(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SpecError) as caught:
         load_spec(Path("existing_without_cluster.yaml"), (), {})
     why = "is missing: provider 'existing' needs kubeconfig and context"
-    assert to_json(caught.value)["evidence"] == [
-        "existing_without_cluster.yaml:1: budget.gpus: is missing: with provider 'existing' the lab file says how many"
-        " GPUs the lab may take",
+    first, *evidence = to_json(caught.value)["evidence"]
+    assert first.startswith("existing_without_cluster.yaml:1: budget.gpus: is missing: ")
+    assert evidence == [
         f"existing_without_cluster.yaml:2: cluster.kubeconfig: {why}",
         f"existing_without_cluster.yaml:2: cluster.context: {why}",
     ]

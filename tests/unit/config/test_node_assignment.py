@@ -12,7 +12,9 @@ BUDGET = {"gpus": 4}
 
 def lab(workers: int, *tenants: dict[str, object], scheduler: str = "default", **cluster: object) -> LabSpec:
     """A lab without validation: the assignment must not depend on its rules."""
-    base = LabSpec.model_validate({"scheduler": scheduler, "cluster": {"workers": workers, **cluster}, "budget": BUDGET})
+    base = LabSpec.model_validate(
+        {"scheduler": scheduler, "cluster": {"workers": workers, **cluster}, "budget": BUDGET}
+    )
     named = [{"name": f"t{number}", "mode": "default", **tenant} for number, tenant in enumerate(tenants)]
     specs = LabSpec.model_validate({"scheduler": "default", "cluster": {"workers": 16}, "tenants": named}).tenants
     return base.model_copy(update={"tenants": specs})

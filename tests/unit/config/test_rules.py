@@ -115,6 +115,8 @@ def test_profiles_have_no_warnings(profile: str) -> None:
             ),
         ),
         (existing(kai={"manage": "adopt", "version": "0.13.4"}), ()),
+        # the budget's queue has no quota in a cluster of others
+        (existing(name="org", queues=[{"name": "team", "gpu": {"quota": 2}}]), ()),
         (
             existing(gpu={"perNode": 4, "devices": 1}),
             tuple(

@@ -312,6 +312,28 @@ def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: Fak
     assert world.owned("crd") == world.owned("namespace") == world.owned("release") == []
 
 
+def test_undo_keeps_kai_while_others_have_queues(runner: FakeRunner, tmp_path: Path) -> None:
+    world = kai_world(runner, tmp_path, cluster=EXISTING)
+    world.helm("upgrade")
+    world.helm("template", out=RENDERED)
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    for name in ("default-parent-queue", "default-queue"):  # of the chart
+        world.api.put("Queue", name)
+    world.api.put("Queue", "mine", metadata={"labels": {"kailab": "demo"}})
+    world.api.put("Queue", "theirs", metadata={"labels": {"kailab": "other"}})
+    owned, before = world.ctx.journal.owned(), len(world.log)
+    with pytest.raises(StepFailed, match="KAI is not removed: 1 of its queues are not of lab demo") as refused:
+        Kai(world.spec).undo(world.ctx)
+    assert refused.value.evidence == ("Queue theirs belongs to lab other",)
+    assert "delete these queues" in refused.value.fix
+    assert (world.log[before:], world.ctx.journal.owned()) == ([], owned)
+    world.api.remove("Queue", "theirs")
+    world.helm("uninstall")
+    Kai(world.spec).undo(world.ctx)
+    assert "helm uninstall kai-scheduler" in world.log
+
+
 def test_chart_without_config_is_an_error() -> None:
     with pytest.raises(StepFailed, match="0 Config objects"):
         config_documents([{"kind": "ConfigMap", "data": {"a.yaml": "kind: Other\nmetadata: {name: a}"}}])
