@@ -21,7 +21,7 @@ from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, lab_names
 from lab.session.session import Session
-from lab.steps.cluster.existing import ExistingCluster, connect, refuse_another
+from lab.steps.cluster.existing import CLAIM, ExistingCluster, connect, refuse_another
 from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.node_image import NODE_IMAGE, images_of
@@ -146,12 +146,22 @@ def _images(session: Session) -> list[str]:
 
 
 def _session_for_down(name: str) -> Session:
-    """A session from the lab's saved state, or from its name alone when the state is unreadable."""
+    """A session from the lab's saved state, or from its name alone when the state is unreadable.
+
+    Raises LabError where the journal names an existing cluster: without the state, only labels say what the lab has.
+    """
     try:
         return Session.attached(name)
-    except LabError:
+    except LabError as error:
         spec = LabSpec(name=name)
-        return Session(spec, spec)
+        session = Session(spec, spec)
+        for owned in session.journal.owned(CLAIM):
+            raise LabError(
+                error.what,
+                evidence=[f"the lab is on the existing cluster {owned.name}"],
+                fix=f"rm -r {session.paths.root}, then lab down --context NAME --lab {name}",
+            ) from error
+        return session
 
 
 def _session_at(name: str, kubeconfig: Path, context: str) -> Session:

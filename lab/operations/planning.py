@@ -213,7 +213,8 @@ def build_plan(
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
     node_images = (NodeImage.of(spec, supply, in_nodes, first),) if spec.cluster.own else ()
     tag = node_images[0].tag if node_images else ""
-    every: tuple[Step[LabContext], ...] = (host, *fetches, *node_images, *cluster_steps(spec, tag, supply.own_node))
+    own_node = spec.cluster.own and supply.own_node
+    every: tuple[Step[LabContext], ...] = (host, *fetches, *node_images, *cluster_steps(spec, tag, own_node))
     steps = tuple(step for step in every if step.id.partition(":")[2] not in added)
     all_facts = {
         "lab": spec.name,

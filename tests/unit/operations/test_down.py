@@ -13,14 +13,19 @@ from typer.testing import CliRunner
 import lab.cli.down
 from lab.cli.down import app
 from lab.engine.journal import Journal
-from lab.errors import HostNotReady, Leftovers
+from lab.errors import HostNotReady, LabError, Leftovers
 from lab.host.machine import Machine
 from lab.operations import down as operation
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, owner
+from lab.session.session import Session
 from lab.steps.cluster import ownership
+from lab.steps.cluster.existing import CLAIM
 from lab.tools.lock import lock_now
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
+from tests.support.kai_install import add_kai_of_others
+from tests.support.specs import EXISTING, lab_spec
 
 
 @pytest.fixture
@@ -132,3 +137,72 @@ def test_the_prompt_names_what_is_undone(monkeypatch: pytest.MonkeyPatch, answer
     assert "set net.ipv4.ip_forward back to 0" in done.stderr
     assert isinstance(done.exception, HostNotReady) is not answer
     assert ("is removed" in done.stdout) is answer
+
+
+# --- a lab in an existing cluster
+
+MINE = {"labels": {"kailab": "demo"}}
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> FakeApiServer:
+    """A cluster with a KAI of others, and a lab with a queue that uses it."""
+    api = FakeApiServer()
+    api.put("Namespace", "kube-system", metadata={"uid": "one"})
+    add_kai_of_others(api, "0.16.8")
+    api.put("Queue", "theirs")
+    api.put("Queue", "mine", metadata=MINE)
+    spec = lab_spec(cluster=EXISTING, scheduler="kai", kai={"manage": "adopt"})
+    session = Session(spec, spec, engine_runs=False)
+    session.save()
+    session.paths.kubeconfig.write_text("copy")
+    session.journal.owns(CLAIM, api.server, "cluster", server=api.server, uid="one")
+    monkeypatch.setattr(Session, "cluster", lambda *_: api.cluster)
+    return api
+
+
+def test_only_objects_of_the_lab_are_removed(theirs: FakeApiServer) -> None:
+    """Without any container engine: the guard refuses processes."""
+    before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
+    report = operation.down("demo")
+    assert (report.left, report.kept) == ((), ())
+    assert set(theirs.objects) == before
+    assert [line for line in theirs.log if line != "close"] == ["delete Queue mine"]
+    assert not LabPaths("demo").root.exists()
+
+
+def test_objects_that_remain_keep_the_state(theirs: FakeApiServer) -> None:
+    theirs.put("ConfigMap", "forgotten", "default", metadata=MINE)
+    with pytest.raises(Leftovers) as caught:
+        operation.down("demo")
+    assert any("ConfigMap default/forgotten" in line for line in caught.value.evidence)
+    assert LabPaths("demo").journal.exists()
+
+
+def test_nothing_is_removed_from_another_cluster(theirs: FakeApiServer) -> None:
+    theirs.put("Namespace", "kube-system", metadata={"uid": "two"})
+    with pytest.raises(LabError, match="leads to another cluster"):
+        operation.down("demo")
+    assert theirs.log == []
+    assert LabPaths("demo").journal.exists()
+
+
+def test_cluster_that_does_not_answer_keeps_the_state(theirs: FakeApiServer) -> None:
+    theirs.alive = False
+    with pytest.raises(LabError):
+        operation.down("demo")
+    assert LabPaths("demo").journal.exists()
+
+
+def test_unreadable_state_of_such_a_lab_is_not_deleted(theirs: FakeApiServer) -> None:
+    LabPaths("demo").spec.write_text("{")
+    with pytest.raises(LabError, match="cannot be read"):
+        operation.down("demo")
+    assert LabPaths("demo").journal.exists()
+
+
+def test_lab_that_got_no_cluster_is_removed(theirs: FakeApiServer) -> None:
+    LabPaths("demo").kubeconfig.unlink()
+    operation.down("demo")
+    assert theirs.log == []
+    assert not LabPaths("demo").root.exists()
