@@ -167,8 +167,9 @@ class Kai(LabStep):
             self._unlabel_namespaces(cluster)
         if not by_lab:
             # crd-upgrader does not label them, and only the chart's first revision has its queues
+            claimed = {owned.name for owned in ctx.journal.owned("crd")}  # the others were there before
             for name in self.line.crds:
-                if _exists(cluster, _CRD, name):
+                if (self.spec.cluster.own or name in claimed) and _exists(cluster, _CRD, name):
                     cluster.patch(_CRD, name, {"metadata": {"labels": {OWNER_LABEL: self.spec.name}}})
             if makes_default_queues(self.spec) and self._missing_queues(cluster):
                 only = [self.line.queue_template]

@@ -16,6 +16,7 @@ from lab.findings import Finding
 from lab.host import HostFacts
 from lab.operations import prepare as operation
 from lab.session.lab import Lab
+from lab.session.session import Session
 from lab.steps.cluster.existing import CLAIM
 from lab.supply import Choice, Item, Supply
 from tests.support.builders import node
@@ -47,6 +48,7 @@ def api(monkeypatch: pytest.MonkeyPatch, asked_for: list[Item]) -> FakeApiServer
     monkeypatch.setattr(operation, "gather", lambda run: HostFacts())
     monkeypatch.setattr(operation, "doctor", lambda *_, **__: (no_engine, full))
     monkeypatch.setattr(operation, "connect", lambda spec: server.cluster)
+    monkeypatch.setattr(Session, "cluster", lambda *_: server.cluster)
     return server
 
 
@@ -102,6 +104,6 @@ def test_another_cluster_behind_the_context_is_refused(api: FakeApiServer, tmp_p
 
 def test_plan_observes_without_an_engine(api: FakeApiServer, tmp_path: Path) -> None:
     report = operation.plan(lab_of(tmp_path))
-    assert report.seen["cluster"].state is State.ABSENT
+    assert report.seen["cluster"].state is State.DRIFTED
     assert set(report.seen) == {step.id for step in report.plan.steps}
     assert api.log == []

@@ -168,7 +168,7 @@ def source(world: LabWorld) -> Path:
 def test_apply_writes_a_private_copy_and_claims_the_cluster(world: LabWorld) -> None:
     before = source(world).read_bytes()
     step = ExistingCluster(world.spec)
-    assert step.observe(world.ctx).state is State.ABSENT
+    assert step.observe(world.ctx).detail == "this lab has not used it yet"
     step.apply(world.ctx)
     step.verify(world.ctx)
     assert world.paths.kubeconfig.read_text() == one_context(source(world), "test")

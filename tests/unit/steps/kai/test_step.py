@@ -306,8 +306,8 @@ def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: Fak
         "delete SchedulingShard default",
         "helm uninstall kai-scheduler",
         "delete CustomResourceDefinition configs.kai.scheduler",
-        "delete Namespace kai-scheduler",
         "delete Namespace kai-resource-reservation",
+        "delete Namespace kai-scheduler",
     ]
     assert world.owned("crd") == world.owned("namespace") == world.owned("release") == []
 
