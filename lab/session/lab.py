@@ -80,7 +80,7 @@ class Lab:
 
     @property
     def gpu_mode(self) -> str:
-        """simulated, nvidia or none."""
+        """simulated, nvidia, present or none."""
         return self.session.facts.get("gpu_mode", "none")
 
     @property

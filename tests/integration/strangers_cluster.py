@@ -101,7 +101,7 @@ class Stranger:
         self.helm("install", "kai-scheduler", chart, *options, "--timeout", "10m")
 
     def offer_gpus(self, gpus: int) -> None:
-        """Let every worker report GPUs, as Kubernetes' documentation of extended resources shows; there are none."""
+        """Let every worker report GPUs that it lacks, as Kubernetes' documentation of extended resources shows."""
         patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(gpus)}]
         kubectl = [self.supply.binary("kubectl"), "--kubeconfig", self.kubeconfig, "--context", self.context]
         for node in self.nodes:

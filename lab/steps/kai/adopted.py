@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.engine.step import Observed
 from lab.errors import LabError
-from lab.snapshot.installation import KaiInstallation, installation
 from lab.kube import Cluster
 from lab.kube.ownership import owner_of
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.installation import KaiInstallation, installation
 
 _KINDS = ("Deployment", "Pod")
 
