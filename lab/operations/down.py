@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from lab.config import GpuSpec, KaiSpec, LabSpec, TenantSpec
-from lab.config.labels import tenant_namespace
 from lab.config.sections import ClusterSpec
 from lab.engine.events import Bus, Notice
 from lab.engine.journal import Journal
@@ -17,6 +16,7 @@ from lab.errors import Interrupted, LabError, Leftovers, NoLab, SpecError
 from lab.host import undo_all, undo_plan
 from lab.kube import OWNER_LABEL
 from lab.kube.leftovers import delete_labelled, labelled
+from lab.objects.isolation_labels import tenant_namespace
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, lab_names

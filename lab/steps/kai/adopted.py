@@ -12,7 +12,7 @@ from lab.kube.ownership import owner_of
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take
-from lab.snapshot.installation import KaiInstallation, installation
+from lab.snapshot.kai_installation import KaiInstallation, installation
 
 _KINDS = ("Deployment", "Pod")
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import lab.cli.down
 from lab.cli.down import app
 from lab.engine.journal import Journal
-from lab.errors import HostNotReady, LabError, Leftovers
+from lab.errors import HostNotReady, LabError, Leftovers, NoLab, SpecError
 from lab.host.machine import Machine
 from lab.operations import down as operation
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, owner
 from lab.session.session import Session
-from lab.steps.cluster import ownership
+from lab.steps.cluster import existing, ownership
 from lab.steps.cluster.existing import CLAIM
 from lab.tools.lock import lock_now
 from tests.support.fake_api_server import FakeApiServer
@@ -206,3 +209,38 @@ def test_lab_that_got_no_cluster_is_removed(theirs: FakeApiServer) -> None:
     operation.down("demo")
     assert theirs.log == []
     assert not LabPaths("demo").root.exists()
+
+
+@pytest.fixture
+def lost(theirs: FakeApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, str]:
+    """Kubeconfig and context of the cluster, whose lab has lost its state directory."""
+    shutil.rmtree(LabPaths("demo").root)
+    for module in (operation, existing):
+        monkeypatch.setattr(module, "connect", lambda spec: theirs.cluster)
+    file = tmp_path / "config"
+    clusters = [{"name": "x", "cluster": {"server": theirs.server}}]
+    contexts = [{"name": "c", "context": {"cluster": "x"}}]
+    file.write_text(yaml.safe_dump({"clusters": clusters, "contexts": contexts}))
+    return file, "c"
+
+
+def test_lab_without_its_state_is_removed_by_its_labels(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
+    theirs.put("ConfigMap", "mine", "default", metadata=MINE)
+    theirs.put("ConfigMap", "other", "default", metadata={"labels": {"kailab": "other"}})
+    report = operation.down("demo", at=lost)
+    assert report.left == ()
+    assert sorted(line for line in theirs.log if line != "close") == ["delete ConfigMap mine", "delete Queue mine"]
+    assert theirs.get("Queue", "theirs") is not None
+    assert not LabPaths("demo").root.exists()
+
+
+def test_lab_that_the_cluster_does_not_have_is_named(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
+    with pytest.raises(NoLab, match="cluster c has nothing of a lab other"):
+        operation.down("other", at=lost)
+    assert theirs.log == []
+
+
+@pytest.mark.usefixtures("theirs")
+def test_labels_are_not_used_where_the_state_exists(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="lab demo has its state on this machine"):
+        operation.down("demo", at=(tmp_path / "config", "c"))
