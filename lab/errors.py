@@ -122,6 +122,10 @@ class NotProven(LabError, code=15, title="not proven"):
     """Nothing failed, but too little was tested to prove the result."""
 
 
+class NotPermitted(LabError, code=16, title="not permitted"):
+    """The user lacks permissions in an existing cluster, or has not confirmed to use one that looks like production."""
+
+
 class Interrupted(LabError, code=130, title="interrupted"):
     """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
 

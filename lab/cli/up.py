@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from lab.cli.lazy import command_app
 from lab.cli.options import (
     AsJson,
@@ -33,6 +37,9 @@ def up(
     settings: Settings = None,
     name: Name = None,
     yes: Yes = False,
+    means: Annotated[
+        str, typer.Option("--yes-i-mean", metavar="CONTEXT", help="Use an existing cluster that looks like production.")
+    ] = "",
     require: Require = None,
     ui: Ui = "auto",
     as_json: AsJson = False,
@@ -41,7 +48,7 @@ def up(
     lab = lab_of(file, profile, settings, name)
     needs = required(require)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
-        report = bring_up(lab, require=needs, ask=(lambda _: True) if yes else _approve)
+        report = bring_up(lab, require=needs, ask=(lambda _: True) if yes else _approve, means=means)
     print_json(report) if as_json else render_up(report)
 
 

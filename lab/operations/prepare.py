@@ -18,6 +18,7 @@ from lab.lint.context import lint_context
 from lab.operations.engine import engine_for
 from lab.operations.existing import resolve_existing
 from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
+from lab.operations.preview import preview
 from lab.operations.results import PlanReport
 from lab.paths import state_root
 from lab.session.lab import Lab
@@ -126,4 +127,4 @@ def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     if lab.session.engine_runs or not lab.spec.cluster.own:
         seen = engine_for(lab, found.steps).observe()
     estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
-    return PlanReport(found, seen, findings, estimate)
+    return PlanReport(found, seen, findings, estimate, preview(lab, found, seen))

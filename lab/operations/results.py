@@ -12,6 +12,7 @@ from lab.engine.step import Observed, State
 from lab.findings import Finding
 from lab.operations.abandoned import Abandoned
 from lab.operations.planning import Plan
+from lab.operations.preview import Preview
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,15 @@ class PlanReport:
     seen: Mapping[str, Observed]
     findings: tuple[Finding, ...]
     estimate: float | None
+    preview: Preview | None = None
+    """Of an existing cluster."""
 
     def as_json(self) -> dict[str, Any]:
         data = self.plan.as_json()
         for step in data["steps"]:
             seen = self.seen.get(step["id"])
             step |= vars(seen) if seen else {"state": "unknown", "detail": "", "diff": []}
-        return {**data, "estimate_seconds": self.estimate, "doctor": self.findings}
+        return {**data, "estimate_seconds": self.estimate, "doctor": self.findings, "existing": self.preview}
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from lab.engine.events import Notice
 from lab.engine.step import Effect
-from lab.errors import HostNotReady
+from lab.errors import HostNotReady, NotPermitted
 from lab.findings import Finding
 from lab.operations.abandoned import in_words, remove_abandoned
 from lab.operations.engine import engine_for
 from lab.operations.planning import Plan
 from lab.operations.prepare import prepare
+from lab.operations.preview import preview
 from lab.operations.results import UpReport
 from lab.paths import state_root
 from lab.session.lab import Lab
@@ -21,15 +22,17 @@ from lab.steps.host import HostReady
 Ask = Callable[[tuple[Effect, ...]], bool]
 
 
-def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
+def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False, means: str = "") -> UpReport:
     """Bring the lab up, or continue an earlier run that did not finish.
 
     Args:
         lab: the lab.
         require: what the lab must have; with ``kai``, a missing KAI is an error.
         ask: called with the changes to this machine; returns False to refuse them.
+        means: the context that the user confirmed to mean, needed for a cluster that looks like production.
 
     Raises:
+        NotPermitted: an existing cluster does not permit the steps, or looks like production.
         HostNotReady: the machine lacks something that kailab cannot fix, or the fix was refused.
         LabError: a step failed; the same command continues from there.
     """
@@ -37,6 +40,7 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         plan, findings = prepare(lab, require)
         plan.refuse_missing()
         _refuse_host(plan, findings, ask)
+        _refuse_cluster(lab, plan, means)
         lab.session.save()
         for text in plan.notices:
             lab.bus.emit(Notice("warning", text))
@@ -54,6 +58,21 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         lab.paths.kubeconfig,
         {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in lab.tenants},
     )
+
+
+def _refuse_cluster(lab: Lab, plan: Plan, means: str) -> None:
+    """Raise NotPermitted or LabError for an existing cluster before anything is made there."""
+    if lab.spec.cluster.own:
+        return
+    found = preview(lab, plan, engine_for(lab, plan.steps).observe())
+    context = lab.spec.cluster.context
+    if found is not None and found.production and means != context:
+        raise NotPermitted(
+            f"the cluster of context {context} looks like production: {found.production}",
+            fix=f"if you mean it, repeat the command with --yes-i-mean {context}",
+        )
+    if found is not None:
+        found.refuse()
 
 
 def _refuse_host(plan: Plan, findings: tuple[Finding, ...], ask: Ask) -> None:

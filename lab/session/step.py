@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lab.config import LabSpec
 from lab.engine.step import Effect
 from lab.session.context import LabContext
@@ -18,6 +20,10 @@ class LabStep:
 
     def wanted(self) -> object:
         return self.spec.model_copy(update={"tenants": ()})
+
+    def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
+        """The objects that ``apply`` creates in the cluster, as far as they are known beforehand."""
+        return ()
 
     def effects(self) -> tuple[Effect, ...]:
         return ()

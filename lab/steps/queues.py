@@ -114,6 +114,9 @@ class Queues(LabStep):
         tree = [f"{name} (in {parent})" if parent else name for name, parent in children.items()]
         return (Effect("cluster", f"queues {', '.join(tree) or 'none'}", "lab down"),)
 
+    def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
+        return tuple(queue_documents(self.spec))
+
     def observe(self, ctx: LabContext) -> Observed:
         existing = _by_name(ctx.cluster().list(KIND))
         wanted = queue_documents(self.spec)

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.engine.step import Effect
+from lab.operations.preview import Preview
 from lab.operations.results import PlanReport
 from lab.text import count, whole_seconds
 from lab.ui.findings import sign
+from lab.ui.inventory import write_inventory
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
@@ -33,11 +35,31 @@ def render_plan(report: PlanReport, console: Console | None = None) -> None:
     if bad := [finding for finding in report.findings if finding.severity not in ("ok", "skipped")]:
         page.heading("Host checks", "lab doctor shows the fixes")
         page.columns([[sign(page, finding.severity), finding.title, finding.what] for finding in bad])
+    if report.preview is not None:
+        _existing(page, report.preview)
     _supply(page, report)
     page.blank()
     todo = sum(_state(report, step.id) != "ready" for step in plan.steps)
     about = f", about {whole_seconds(report.estimate)} according to earlier runs" if report.estimate and todo else ""
     page.line((f"{count(todo, 'step')} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
+
+
+def _existing(page: TextWriter, found: Preview) -> None:
+    page.heading("There", "what the cluster has")
+    write_inventory(page, found.inventory)
+    page.heading("Objects to create", count(len(found.objects), "object"))
+    page.line(", ".join(found.objects), indent=2)
+    if found.production:
+        page.marked("warn", f"looks like production: {found.production}; lab up needs --yes-i-mean", indent=2)
+    if found.missing:
+        page.heading("Not permitted", "lab plan --role prints a Role for an administrator to apply")
+        for one in found.missing:
+            page.marked("fail", str(one), indent=2)
+    for line in found.dry_run.problems:
+        page.marked("fail", f"refused in a dry run: {line}", indent=2)
+    if found.dry_run.not_tried:
+        lines = count(len(found.dry_run.not_tried), "object")
+        page.line((f"{lines} could not be tried: namespace or kind do not exist yet", "dim"), indent=2)
 
 
 def write_notices(page: TextWriter, notices: Sequence[str]) -> None:

@@ -87,6 +87,13 @@ class Kai(LabStep):
             Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; {crds}; webhooks", "lab down"),
         )
 
+    def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
+        """Namespace and CRDs, then what the chart renders, its hooks included."""
+        chart = ctx.supply.chart(KAI_CHART, self.line.tag)
+        space = helm_release.namespace_doc(NAMESPACE, {OWNER_LABEL: self.spec.name})
+        rendered = helm_release.helm_for(ctx).template(RELEASE, chart, NAMESPACE, release_values(self.spec))
+        return (space, *helm_release.chart_documents(chart, "crds"), *rendered)
+
     def observe(self, ctx: LabContext) -> Observed:
         cluster = ctx.cluster()
         left = leftovers.leftovers(cluster)

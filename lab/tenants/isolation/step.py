@@ -58,6 +58,9 @@ class Isolation(LabStep):
         label = f"label namespace {_DEFAULT} {HOST_KAI_LABEL}=host; label yours where KAI is to schedule"
         return (*(Effect("cluster", measure.how, "lab down") for measure in MEASURES), Effect("cluster", label))
 
+    def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
+        return tuple(admission_policy.documents(self.spec.name))
+
     def observe(self, ctx: LabContext) -> Observed:
         snapshot = take(ctx.cluster(), kinds=KINDS)
         kinds = (admission_policy.BINDING, admission_policy.POLICY)

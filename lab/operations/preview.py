@@ -1,0 +1,98 @@
+"""What a lab would do in an existing cluster, asked of its API before anything is made: permissions and a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.engine.step import Observed, State, Step
+from lab.errors import LabError, NotPermitted
+from lab.kube import Cluster
+from lab.kube.access_review import DryRun, Permission, dry_run, for_documents, missing, role
+from lab.operations.planning import Plan
+from lab.session.context import LabContext
+from lab.session.lab import Lab
+from lab.session.step import LabStep
+from lab.snapshot.inventory import Inventory, inventory
+
+MANY_PODS = 100
+"""Running pods of others from which a cluster counts as production."""
+
+_EVERYTHING = Permission("*", "*", "*")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """An existing cluster, and the objects that the lab would create there."""
+
+    inventory: Inventory
+    objects: tuple[str, ...] = ()
+    """Titles of the objects that the steps to do would create."""
+    missing: tuple[Permission, ...] = ()
+    """Permissions that these steps need and the user lacks."""
+    role: tuple[Json, ...] = ()
+    """Roles and bindings that grant these, for an administrator to apply."""
+    dry_run: DryRun = field(default_factory=lambda: DryRun((), ()))
+
+    @property
+    def production(self) -> str:
+        """Why the cluster looks like production; empty if it does not."""
+        if self.inventory.production:
+            return "its administrator has marked it as production"
+        if self.inventory.foreign_pods > MANY_PODS:
+            return f"{self.inventory.foreign_pods} pods of others run in it"
+        return ""
+
+    def refuse(self) -> None:
+        """Raise NotPermitted for missing permissions, and LabError for objects that the server would refuse."""
+        if self.missing:
+            raise NotPermitted(
+                f"{self.inventory.user or 'the user'} lacks {len(self.missing)} permissions in the cluster",
+                evidence=[str(one) for one in self.missing[:12]],
+                fix="'lab plan --role' prints a Role with exactly these, for an administrator to apply",
+            )
+        if self.dry_run.problems:
+            raise LabError(
+                f"the API server would refuse {len(self.dry_run.problems)} objects of the lab",
+                evidence=self.dry_run.problems[:12],
+                fix="lab plan",
+            )
+
+
+def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed]) -> Preview | None:
+    """Ask an existing cluster about the steps of a plan that are not ready; None for a cluster of the lab's own.
+
+    Reads, and writes reviews and dry runs only. Raises ApiFailed, and LabError where a chart cannot be rendered.
+    """
+    if lab.spec.cluster.own:
+        return None
+    cluster = lab.cluster
+    found = inventory(cluster)
+    todo = [step for step in plan.steps if seen[step.id].state is not State.READY]
+    docs = list(_documents(lab, todo))
+    lacking = _missing(cluster, docs)
+    tried = DryRun((), ()) if lacking else dry_run(cluster, docs)
+    roles = tuple(role(cluster, lacking, f"kailab-{lab.spec.name}"))
+    return Preview(found, tuple(map(_title, docs)), lacking, roles, tried)
+
+
+def _title(doc: Json) -> str:
+    meta = doc["metadata"]
+    return f"{doc['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
+
+
+def _documents(lab: Lab, steps: Iterable[Step[LabContext]]) -> Iterator[Json]:
+    for step in steps:
+        ctx = lab.context(step.id)
+        if isinstance(step, LabStep):
+            yield from step.creates(ctx)
+
+
+def _missing(cluster: Cluster, docs: list[Json]) -> tuple[Permission, ...]:
+    """What the user lacks; one question suffices for an administrator."""
+    if not docs or not missing(cluster, [_EVERYTHING]):
+        return ()
+    return missing(cluster, for_documents(cluster, docs))
