@@ -1,0 +1,261 @@
+"""Labs in a cluster of somebody else, who has KAI and workloads in it: nothing of theirs is harmed.
+
+The cluster is plain kind here, so it has this machine's cgroup version; one with another cannot be had on it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.errors import ApiFailed, NoLab, NotPermitted, SpecError, StepFailed
+from lab.kube import Cluster
+from lab.kube.access_review import Permission
+from lab.lint.document import read
+from lab.supply.bundle import installed
+from tests.integration.conftest import SIGKILL, Cli, at_start_of, lacking
+from tests.integration.strangers_cluster import QUEUES, SPACE, Stranger, strangers_cluster
+from tests.support.cluster_objects import changes, objects_in
+
+KAI = "0.16.8"
+NAME = "it-guest"
+QUEUE = "Queue.scheduling.run.ai"
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def stranger(engine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
+    """A cluster with KAI, four made-up GPUs on each of two workers, and workloads."""
+    if not any(entry.version == f"v{KAI}" for bundle in installed() for entry in bundle.entries):
+        lacking("kai", f"no bundle in the cache has KAI {KAI}")
+    with strangers_cluster("it-theirs", tmp_path_factory.mktemp("theirs")) as found:
+        found.install_kai(KAI)
+        found.offer_gpus(4)
+        found.work(gpus=1)
+        yield found
+
+
+class Guest:
+    """A lab file for the stranger's cluster, and the command in a state directory of its own."""
+
+    def __init__(self, cli: Cli, stranger: Stranger) -> None:
+        self.cli, self.stranger = cli, stranger
+        self.file = cli.root / "lab.yaml"
+        self.write()
+
+    def write(self, name: str = NAME, **sections: object) -> None:
+        lab: Json = {
+            "name": name,
+            "cluster": {
+                "provider": "existing",
+                "kubeconfig": str(self.stranger.kubeconfig),
+                "context": self.stranger.context,
+            },
+            "kai": {"manage": "adopt"},
+            "budget": {"gpus": 2},
+            "queues": [{"name": f"{name}-team"}, {"name": f"{name}-a", "parent": f"{name}-team"}],
+            **sections,
+        }
+        self.file.write_text(yaml.safe_dump(lab))
+
+    def lab(self, *words: str, code: int = 0) -> Json:
+        done = self.cli(*words, *(["-f", str(self.file)] if words[0] in ("up", "plan", "status") else []), code=code)
+        return done.json() if done.out.startswith("{") else {"err": done.err}
+
+    def up(self, *words: str, code: int = 0) -> Json:
+        return self.lab("up", "--yes", "--json", *words, code=code)
+
+    def down(self, name: str = NAME) -> None:
+        assert self.lab("down", "--name", name, "--json")["left"] == []
+
+
+@pytest.fixture
+def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
+    """A guest; at the end the cluster must be as it was."""
+    before = objects_in(stranger.cluster)
+    yield Guest(cli, stranger)
+    for name in (NAME, "it-other"):
+        cli("down", "--name", name, code=None)
+    assert changes(before, objects_in(stranger.cluster)) == []
+
+
+def test_two_labs_come_and_go(guest: Guest) -> None:
+    plan = guest.lab("plan", "--json")
+    assert plan["existing"]["inventory"]["kai"]["version"] == KAI
+    assert plan["existing"]["missing"] == []
+    assert f"Queue {NAME}" in plan["existing"]["objects"]
+    assert guest.up()["changed"] == 2
+    assert guest.up()["changed"] == 0
+    assert guest.lab("status", "--json")["ok"]
+    top = guest.stranger.cluster.get(QUEUE, NAME)
+    assert top is not None
+    assert top["spec"]["resources"]["gpu"] == {"quota": 0, "limit": 2, "overQuotaWeight": 1}
+
+    guest.write("it-other")
+    guest.up()
+    guest.down("it-other")
+    guest.write()
+    assert guest.lab("status", "--json")["ok"]
+    guest.down()
+
+
+def test_killed_lab_and_lost_state(guest: Guest) -> None:
+    done = guest.cli.until(at_start_of("queues"), SIGKILL, "up", "--yes", "-f", str(guest.file))
+    assert done.code == -SIGKILL
+    guest.up()
+    shutil.rmtree(Path(guest.cli.env["KAILAB_STATE"]) / "labs" / NAME)
+    at = ("--kubeconfig", str(guest.stranger.kubeconfig), "--context", guest.stranger.context)
+    guest.cli("down", *at, "--lab", "it-nobody", code=NoLab.exit_code)
+    assert guest.cli("down", *at, "--lab", NAME, "--json").json()["left"] == []
+
+
+def test_names_of_others_are_refused(guest: Guest) -> None:
+    guest.write(queues=[{"name": QUEUES[0]}])
+    assert "Queue shop was created" in guest.up(code=StepFailed.exit_code)["err"]
+    guest.write(cluster={"provider": "existing", "kubeconfig": str(guest.stranger.kubeconfig), "context": "nope"})
+    assert "has no context 'nope'" in guest.up(code=SpecError.exit_code)["err"]
+    guest.write(kai={"manage": "install"})
+    assert "kai.manage: adopt" in guest.up(code=SpecError.exit_code)["err"]
+
+
+def test_production_needs_to_be_named(guest: Guest) -> None:
+    system, mark = guest.stranger.cluster, "kailab.dev/production"
+    system.patch("Namespace", "kube-system", {"metadata": {"annotations": {mark: "true"}}})
+    try:
+        assert "--yes-i-mean" in guest.up(code=NotPermitted.exit_code)["err"]
+        guest.up("--yes-i-mean", guest.stranger.context)
+        guest.down()
+    finally:
+        system.patch("Namespace", "kube-system", {"metadata": {"annotations": {mark: None}}})
+
+
+def user_of(stranger: Stranger, folder: Path, token: str = "") -> Path:
+    """A kubeconfig of ServiceAccount default in namespace shop, or with another token."""
+    if not token:
+        path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/default/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        token = stranger.cluster.calls.json("POST", path, title="token", body=body)["status"]["token"]
+    config = yaml.safe_load(stranger.kubeconfig.read_text())
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    file = folder / "user.kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def test_expired_credentials(guest: Guest) -> None:
+    file = user_of(guest.stranger, guest.cli.root, token="expired")
+    guest.write(cluster={"provider": "existing", "kubeconfig": str(file), "context": guest.stranger.context})
+    assert "401" in guest.up(code=ApiFailed.exit_code)["err"]
+
+
+READS = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+
+
+def test_each_missing_permission_is_named(guest: Guest) -> None:
+    """A user who may only read gets a Role; with it the lab comes up, and without each part of it nothing is made."""
+    cluster = guest.stranger.cluster
+    file = user_of(guest.stranger, guest.cli.root)
+    guest.write(cluster={"provider": "existing", "kubeconfig": str(file), "context": guest.stranger.context})
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": SPACE}
+    docs = _granted("it-reads", READS, subject)
+    try:
+        cluster.apply(docs)
+        assert "lacks" in guest.up(code=NotPermitted.exit_code)["err"]
+        role = guest.cli.root / "role.yaml"
+        role.write_text(guest.cli("plan", "--role", "-f", str(guest.file)).out)
+        needed = [document.obj for document in read(role)]
+        docs += needed
+        rules = next(doc for doc in needed if doc["kind"] == "ClusterRole")["rules"]
+        tried = 0
+        for rule in rules:
+            for verb in rule["verbs"]:
+                without = {**rule, "verbs": [other for other in rule["verbs"] if other != verb]}
+                less = [without if one is rule else one for one in rules]
+                cluster.apply([{**doc, "rules": less} if doc["kind"] == "ClusterRole" else doc for doc in needed])
+                before = objects_in(cluster)
+                text = guest.up(code=NotPermitted.exit_code)["err"]
+                assert str(Permission(verb, rule["apiGroups"][0], rule["resources"][0])).split()[0] in text
+                assert changes(before, objects_in(cluster)) == []
+                tried += 1
+        assert tried >= 3
+        cluster.apply(needed)
+        guest.up()
+        guest.down()
+    finally:
+        for doc in docs:
+            cluster.delete(doc["kind"], doc["metadata"]["name"], doc["metadata"].get("namespace"))
+
+
+def _granted(name: str, rules: list[Json], subject: Json) -> list[Json]:
+    group = "rbac.authorization.k8s.io"
+    ref = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": ref,
+            "subjects": [subject],
+        },
+    ]
+
+
+def test_api_that_goes_away_and_comes_back(guest: Guest) -> None:
+    node = f"{guest.stranger.name}-control-plane"
+    guest.up()
+    guest.stranger.run.run(["docker", "pause", node])
+    try:
+        status = guest.lab("status", "--json", code=5)
+        assert not status["ok"]
+        guest.cli("down", "--name", NAME, code=None)
+    finally:
+        guest.stranger.run.run(["docker", "unpause", node])
+    guest.stranger.cluster.poll(guest.stranger.cluster.healthy, timeout=60)
+    guest.down()
+
+
+def test_kai_that_its_owner_stops(guest: Guest) -> None:
+    cluster: Cluster = guest.stranger.cluster
+    guest.up()
+    operator, binder = (("Deployment", name, "kai-scheduler") for name in ("kai-operator", "binder"))
+    was = objects_in(cluster)
+    try:
+        for kind, name, space in (operator, binder):
+            cluster.patch(kind, name, {"spec": {"replicas": 0}}, space)
+        cluster.wait(
+            "Deployment",
+            lambda found: not any(one["status"].get("availableReplicas") for one in found),
+            namespace="kai-scheduler",
+            fields="metadata.name=binder",
+            timeout=60,
+            what="the binder is stopped",
+        )
+        status = guest.lab("status", "--json", code=5)
+        assert any(step["id"] == "kai" and "binder" in step["detail"] for step in status["steps"])
+    finally:
+        for kind, name, space in (operator, binder):
+            cluster.patch(kind, name, {"spec": {"replicas": 1}}, space)
+            cluster.wait_ready(kind, name, space, timeout=120)
+    assert guest.lab("status", "--json")["ok"]
+    assert [line for line in changes(was, objects_in(cluster)) if "Pod" not in line] == []
+    guest.down()
+
+
+def test_node_that_leaves(guest: Guest) -> None:
+    cluster, node = guest.stranger.cluster, f"{guest.stranger.name}-worker2"
+    guest.up()
+    cluster.patch("Node", node, {"spec": {"unschedulable": True}})
+    try:
+        nodes = next(step for step in guest.lab("status", "--json")["steps"] if step["id"] == "network")
+        assert node in nodes["detail"]
+    finally:
+        cluster.patch("Node", node, {"spec": {"unschedulable": None}})
+        cluster.patch("Node", node, {"spec": {"taints": None}})
+    guest.down()
