@@ -75,6 +75,10 @@ class Supply:
     def has(self, kind: str, name: str, version: str = "") -> bool:
         return self._choice(self.item(kind, name, version)).available
 
+    def at_hand(self, kind: str, name: str, version: str = "") -> bool:
+        """Whether an item is on this machine, so that ``path`` neither downloads nor builds it."""
+        return self._choice(self.item(kind, name, version)).source in ("present", "bundle")
+
     def binary(self, name: str) -> Path:
         """A program on this machine. Raises Unavailable, CommandFailed."""
         return self.path(Item("binary", name))

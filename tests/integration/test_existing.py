@@ -1,6 +1,6 @@
 """Labs in a cluster of somebody else, who has KAI and workloads in it: nothing of theirs is harmed.
 
-The cluster is plain kind here, so it has this machine's cgroup version; one with another cannot be had on it.
+The cluster is plain kind here, so its cgroup version is this machine's: the other version is not tested.
 """
 
 from __future__ import annotations

@@ -88,9 +88,11 @@ class Kai(LabStep):
         )
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
-        """Namespace and CRDs, then what the chart renders, its hooks included."""
-        chart = ctx.supply.chart(KAI_CHART, self.line.tag)
+        """Namespace and CRDs, then what the chart renders, its hooks included; without a chart at hand the namespace."""
         space = helm_release.namespace_doc(NAMESPACE, {OWNER_LABEL: self.spec.name})
+        if not ctx.supply.at_hand("chart", KAI_CHART, self.line.tag):
+            return (space,)
+        chart = ctx.supply.chart(KAI_CHART, self.line.tag)
         rendered = helm_release.helm_for(ctx).template(RELEASE, chart, NAMESPACE, release_values(self.spec))
         return (space, *helm_release.chart_documents(chart, "crds"), *rendered)
 

@@ -19,6 +19,7 @@ from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.steps.cluster.existing import CLAIM
 from lab.supply import Choice, Item, Supply
+from tests.support.access_reviews import permit
 from tests.support.builders import node
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.kai_install import add_kai_of_others
@@ -43,6 +44,7 @@ def api(monkeypatch: pytest.MonkeyPatch, asked_for: list[Item]) -> FakeApiServer
     """A cluster with two GPUs, and a machine without a container engine."""
     server = FakeApiServer(node("a", gpus=2))
     server.put("Namespace", "kube-system", metadata={"uid": "one"})
+    permit(server, lambda _: True)
     no_engine = Finding("none runs", severity="error", rule="engine", title="Container engine")
     full = Finding("1 GiB free", severity="error", rule="disk", title="Disk")
     monkeypatch.setattr(operation, "gather", lambda run: HostFacts())
@@ -106,4 +108,8 @@ def test_plan_observes_without_an_engine(api: FakeApiServer, tmp_path: Path) -> 
     report = operation.plan(lab_of(tmp_path))
     assert report.seen["cluster"].state is State.DRIFTED
     assert set(report.seen) == {step.id for step in report.plan.steps}
-    assert api.log == []
+    assert report.preview is not None
+    assert report.preview.inventory.gpus == {"nvidia.com/gpu": 2}
+    assert report.preview.missing == ()
+    written = [call for call in api.calls if call.verb not in ("get", "list")]
+    assert all("Review" in call.kind or "dryRun" in call.query for call in written)

@@ -1,0 +1,49 @@
+"""What an existing cluster is asked before a lab makes anything in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.errors import LabError, NotPermitted
+from lab.kube.access_review import DryRun, Permission
+from lab.operations.preview import MANY_PODS, Preview
+from lab.snapshot.inventory import inventory
+from tests.support.access_reviews import permit
+from tests.support.builders import node
+from tests.support.fake_api_server import FakeApiServer
+
+
+@pytest.fixture
+def found() -> Preview:
+    """A cluster that permits everything."""
+    api = FakeApiServer(node("a", gpus=2))
+    api.put("Namespace", "kube-system", metadata={"uid": "one"})
+    permit(api, lambda _: True)
+    return Preview(inventory(api.cluster), ("Queue team",))
+
+
+def test_permitted_cluster_is_used(found: Preview) -> None:
+    found.refuse()
+    assert found.production == ""
+
+
+def test_missing_permission_is_named_with_the_way_to_a_role(found: Preview) -> None:
+    lacking = replace(found, missing=(Permission("create", "scheduling.run.ai", "queues"),))
+    with pytest.raises(NotPermitted, match="jane lacks 1 permissions") as caught:
+        lacking.refuse()
+    assert caught.value.evidence == ("create queues.scheduling.run.ai",)
+    assert "lab plan --role" in caught.value.fix
+
+
+def test_object_that_the_server_refuses_ends_the_run_before_it_begins(found: Preview) -> None:
+    with pytest.raises(LabError, match="would refuse 1 objects"):
+        replace(found, dry_run=DryRun(("Queue team: denied",), ())).refuse()
+
+
+def test_mark_or_many_pods_of_others_mean_production(found: Preview) -> None:
+    marked = replace(found, inventory=replace(found.inventory, production=True))
+    assert "marked" in marked.production
+    busy = replace(found, inventory=replace(found.inventory, foreign={"shop": MANY_PODS + 1}))
+    assert busy.production == f"{MANY_PODS + 1} pods of others run in it"
