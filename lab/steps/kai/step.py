@@ -88,7 +88,7 @@ class Kai(LabStep):
         )
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
-        """Namespace and CRDs, then what the chart renders, its hooks included; without a chart at hand the namespace."""
+        """Namespace, CRDs and what the chart renders with its hooks; only the namespace without a chart at hand."""
         space = helm_release.namespace_doc(NAMESPACE, {OWNER_LABEL: self.spec.name})
         if not ctx.supply.at_hand("chart", KAI_CHART, self.line.tag):
             return (space,)
@@ -197,7 +197,7 @@ class Kai(LabStep):
         """Remove the labels that the lab set beside own-kai tenants, now that KAI serves every namespace."""
         for space in cluster.list("Namespace", labels=f"{HOST_KAI_LABEL}={HOST_KAI[HOST_KAI_LABEL]}"):
             name = space["metadata"]["name"]
-            of_lab = name == "default" and self.spec.cluster.provider == "kind"  # elsewhere the journal has it
+            of_lab = name == "default" and self.spec.cluster.own  # elsewhere the journal has it
             if of_lab or is_own(space, self.spec.name):
                 cluster.patch("Namespace", name, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
 
