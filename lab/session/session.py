@@ -14,7 +14,7 @@ from lab.config import KaiSpec, LabSpec, TenantSpec, dump_spec, load_dumped, res
 from lab.config.added_tenants import dump_added, load_added, with_added
 from lab.config.budget import with_budget
 from lab.config.gpu import GpuSpec
-from lab.config.sections import ClusterSpec, KaiSpec
+from lab.config.sections import ClusterSpec
 from lab.engine.events import Bus
 from lab.engine.journal import Journal
 from lab.errors import Busy, LabError, NoLab
