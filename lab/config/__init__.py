@@ -7,7 +7,7 @@ from lab.config.node_assignment import beside_host_kai, tenant_nodes, worker_nam
 from lab.config.queue import QueueResource, QueueSpec
 from lab.config.schema import schema, schema_text
 from lab.config.sections import ClusterSpec, InferenceSpec, KaiSpec
-from lab.config.template import init_text
+from lab.config.template import existing_text, init_text
 from lab.config.tenant import TenantQuota, TenantSpec
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "TenantSpec",
     "beside_host_kai",
     "dump_spec",
+    "existing_text",
     "init_text",
     "load_dumped",
     "load_profile",

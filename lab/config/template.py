@@ -1,4 +1,4 @@
-"""The lab file that 'lab init' writes from the models: every key explained, equal to a profile when loaded.
+"""The lab file that 'lab init' writes from the models: every key explained, with the values of a profile or a cluster.
 
 A line ``#key: value`` is an option at its default (remove the # to change it); a line ``# text`` is a comment.
 """
@@ -8,46 +8,79 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from lab.config.base import Model
-from lab.config.loader import load_profile
+from lab.config.error_text import explain
+from lab.config.loader import errors_in, load_profile
 from lab.config.models import LabSpec
+from lab.config.rules import prefix
 
 _WIDTH = 108
 _EXAMPLE_NAMES = {"queues": "team-a", "tenants": "team-a"}
 
 
-def init_text(profile: str) -> str:
+def init_text(profile: str, name: str | None = None) -> str:
     """A commented lab file with the values of a shipped profile. Raises SpecError for an unknown profile."""
-    lines = [
-        f"# A kailab lab file, written by 'lab init' from the profile '{profile}'.",
+    spec = load_profile(profile, (f"name={name}",) if name else (), {})
+    return _file(f"# A kailab lab file, written by 'lab init' from the profile '{profile}'.", _top(spec))
+
+
+def existing_text(values: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> str:
+    """A commented lab file for a cluster that exists.
+
+    Args:
+        values: the content of the file.
+        found: section of the file → what the cluster has, a comment each.
+
+    Raises SpecError for values that a lab file cannot have, such as a name with a dot.
+    """
+    try:
+        spec = LabSpec.model_validate(values, by_alias=True, by_name=False)
+    except ValidationError as error:
+        lines = [f"{prefix(one['loc'])}{explain(one)}" for one in error.errors(include_url=False)]
+        raise errors_in(f"{len(lines)} values cannot be in a lab file", lines) from None
+    head = f"# A kailab lab file, written by 'lab init --existing' for the cluster of context '{spec.cluster.context}'."
+    return _file(head, _top(spec, found))
+
+
+def _file(head: str, lines: Iterator[str]) -> str:
+    about = (
+        head,
         "# A line '#key: value' is an option at its default: remove the # to change it.",
         "# The environment (KAILAB_SET_gpu__perNode=4) overrides the file, --set gpu.perNode=4 overrides both.",
         "# For completion in an editor: run lab schema > lab.schema.json, and start this file with the comment",
         "# 'yaml-language-server: $schema=lab.schema.json'.",
-        *_top(load_profile(profile, (), {})),
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    return "\n".join([*about, *lines]) + "\n"
 
 
-def _top(spec: LabSpec) -> Iterator[str]:
+def _top(spec: LabSpec, found: Mapping[str, Sequence[str]] | None = None) -> Iterator[str]:
     for name, field in LabSpec.model_fields.items():
         key, value = field.alias or name, getattr(spec, name)
         yield ""
         yield from _prose(field.description, 0)
+        for text in (found or {}).get(key, ()):
+            yield from _prose(f"Found: {text}", 0)
         if isinstance(value, Model):
-            yield f"{key}:"
             live = value.model_fields_set or {next(iter(type(value).model_fields))}
-            for line in _mapping(value, live, explained=True):
+            # Of a cluster that exists, other keys of these sections have no effect.
+            of_kind = not spec.cluster.own and key in ("cluster", "gpu")
+            yield f"{key}:"
+            for line in _mapping(value, live, explained=True, hidden=_unset(value) if of_kind else ()):
                 yield f"  {line}"
         elif key in _EXAMPLE_NAMES:
             yield from _list(key, field, value)
         else:
             yield from _option(key, value, live=name in spec.model_fields_set)
+
+
+def _unset(model: Model) -> set[str]:
+    return set(type(model).model_fields) - model.model_fields_set
 
 
 def _list(key: str, field: FieldInfo, items: tuple[Model, ...]) -> Iterator[str]:
@@ -72,9 +105,11 @@ def _item(item: Model, *, explained: bool) -> Iterator[str]:
         yield ("  - " if at == first else "  " if at < first else "    ") + line
 
 
-def _mapping(model: Model, live: set[str], *, explained: bool) -> Iterator[str]:
+def _mapping(model: Model, live: set[str], *, explained: bool, hidden: Collection[str] = ()) -> Iterator[str]:
     explained_types: set[Any] = set()
     for name, field in type(model).model_fields.items():
+        if name in hidden:
+            continue
         key, value = field.alias or name, getattr(model, name)
         if explained:
             yield from _prose(field.description, 4)
