@@ -13,6 +13,7 @@ from lab.kai import cured_in
 from lab.kube import Cluster
 from lab.kube.proxy import Proxy
 from lab.tools.process import HostRunner
+from lab.watch.manifests import LOCAL_IMAGE
 from lab.watch.metrics import series_of
 from lab.watch.names import NAME as WATCH
 from lab.watch.names import PORT
@@ -108,6 +109,22 @@ def test_violation_and_canaries_appear_and_removal_leaves_nothing(watched: Cli, 
     assert (len(removed["removed"]), removed["kept"]) == (3, [])
     assert all_of_it(cluster) == []
     cluster.delete_all("Pod", SPACE, grace=1)
+
+
+@pytest.mark.timeout(900)
+def test_cluster_is_named_by_file_and_context(watched: Cli, cluster: Cluster) -> None:
+    """As in a cluster that is not a lab's; the nodes still have the image."""
+    where = ("--kubeconfig", str(cluster.kubeconfig), "--context", f"kind-kailab-{NAME}")
+    watched("watch", "install", "--name", NAME)
+    watched("watch", "remove", "--name", NAME)
+    assert "--image is missing" in watched("watch", "install", *where, code=2).err
+    installed = watched("watch", "install", *where, "--image", LOCAL_IMAGE, "--json").json()
+    assert (installed["cluster"], installed["image"]) == (f"cluster {where[-1]}", LOCAL_IMAGE)
+    assert watched("watch", "status", *where, "--json").json()["ready"]
+    assert "belongs to lab kailab-watch" in watched("watch", "install", "--name", NAME, code=5).err
+    assert len(watched("watch", "remove", "--name", NAME, "--json").json()["kept"]) == 3
+    assert len(watched("watch", "remove", *where, "--json").json()["removed"]) == 3
+    assert all_of_it(cluster) == []
 
 
 @pytest.mark.timeout(900)
