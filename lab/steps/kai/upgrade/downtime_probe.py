@@ -51,8 +51,12 @@ class DowntimeProbe(Background):
             self._closing.set()
         self._pod = cpu_pod(NAME, namespace=self._namespace, queue=queue)
         self._pod["metadata"]["labels"] |= owner_labels(lab)
-        self.longest = 0.0
-        """Seconds from the creation of a pod until it was scheduled, of the pod that waited longest."""
+        self._longest, self._begun = 0.0, float("inf")
+
+    @property
+    def longest(self) -> float:
+        """Seconds from the creation of a pod until it was scheduled, or until now, of the pod that waited longest."""
+        return max(self._longest, time.monotonic() - self._begun)
 
     def _delete(self, wait: float | None = None) -> None:
         self._cluster.delete("Pod", NAME, self._namespace, grace=0, wait=wait)
@@ -71,7 +75,7 @@ class DowntimeProbe(Background):
     def _follow(self, stopping: threading.Event) -> None:
         while True:
             last = self._closing.is_set()
-            begun = time.monotonic()
+            self._begun = time.monotonic()
             retry(
                 lambda: self._cluster.create(self._pod),
                 # 5xx: the webhook does not answer yet, instead of denying the pod
@@ -80,7 +84,7 @@ class DowntimeProbe(Background):
                 sleep=self._cluster.calls.pause,
             )
             self._wait(lambda pod: bool(pod.node), "is scheduled")
-            self.longest = max(self.longest, time.monotonic() - begun)
+            self._longest, self._begun = self.longest, float("inf")
             if last:
                 break
             self._delete(wait=_GONE_SECONDS)

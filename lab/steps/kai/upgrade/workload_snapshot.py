@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.kube import Cluster
+from lab.objects.fields import labels_of
 from lab.objects.kai import PodGroupView, QueueView, is_reservation
 from lab.objects.views import PodView
 from lab.steps import helm_release
 from lab.steps.kai.release import NAMESPACE, RELEASE
 from lab.steps.kai.upgrade import smoke_test
+from lab.steps.queues import TEST_LABEL
 
 Json = Mapping[str, Any]
 
@@ -48,7 +50,7 @@ class WorkloadSnapshot:
     reservations: tuple[PodView, ...]
     pod_groups: frozenset[str]
     queues: Mapping[str, Mapping[str, Any]]
-    """Queue → its settings, including KAI's defaults."""
+    """Queue → its settings, including KAI's defaults; without temporary queues."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def take_snapshot(cluster: Cluster) -> WorkloadSnapshot:
 
 def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> WorkloadSnapshot:
     """The snapshot from API objects."""
+    lasting = [queue for queue in queues if TEST_LABEL not in labels_of(queue["metadata"])]
     objects = [pod for pod in pods if not _is_helper(pod["metadata"])]
     reservations = [pod for pod in map(PodView.of, filter(is_reservation, objects)) if not pod.deleting]
     uuids = {group: pod.reserved_gpu for pod in reservations for group in pod.gpu_groups}
@@ -104,7 +107,7 @@ def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: 
         frozenset(pod.uid for pod in views if pod.phase == "Succeeded"),
         tuple(sorted(reservations, key=lambda pod: pod.gpu_groups)),
         frozenset(f"{group.namespace}/{group.name}" for group in map(PodGroupView.of, groups)),
-        {queue.name: {key: asdict(queue)[key] for key in _SETTINGS} for queue in map(QueueView.of, queues)},
+        {queue.name: {key: asdict(queue)[key] for key in _SETTINGS} for queue in map(QueueView.of, lasting)},
     )
 
 

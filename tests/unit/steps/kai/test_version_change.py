@@ -11,9 +11,10 @@ from lab.errors import WaitTimeout
 from lab.steps.kai.step import NAMESPACE, Kai
 from lab.steps.kai.upgrade.admission_bridge import BRIDGE
 from lab.steps.kai.values import kai_deployments
+from tests.support.api_requests import Call
 from tests.support.builders import ready_deployment, running_pod
 from tests.support.fakes import FakeRunner
-from tests.support.kai_install import RENDERED, add_kai, come_up, kai_world
+from tests.support.kai_install import RENDERED, add_kai, kai_world
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec
 
@@ -34,7 +35,7 @@ def installed(runner: FakeRunner, tmp_path: Path, *, before: str, after: str) ->
 def test_newer_version_is_installed_in_place(runner: FakeRunner, tmp_path: Path) -> None:
     world = installed(runner, tmp_path, before="0.16.8", after="0.17.0")
     world.helm("upgrade")
-    come_up(world)
+    come_up(world, f"v{world.spec.kai.version}")
     Kai(world.spec).apply(world.ctx)
     assert not [line for line in world.log if line.startswith("delete") or "uninstall" in line or POLICY in line]
 
@@ -44,7 +45,7 @@ def test_newer_version_is_uninstalled_before_an_older_one(runner: FakeRunner, tm
     world = installed(runner, tmp_path, before="0.17.0", after="0.16.8")
     world.helm("uninstall")
     world.helm("upgrade")
-    come_up(world)
+    come_up(world, f"v{world.spec.kai.version}")
     Kai(world.spec).apply(world.ctx)
     order = [
         f"apply ValidatingAdmissionPolicy {POLICY}",
@@ -64,7 +65,7 @@ def test_killed_change_is_drift_and_finished(runner: FakeRunner, tmp_path: Path)
     assert (seen.state, seen.detail) == (State.DRIFTED, "a change of its version has not finished")
     assert seen.diff == (f"pod {NAMESPACE}/{BRIDGE}", f"admission policy {POLICY}")
     world.helm("upgrade")
-    come_up(world)
+    come_up(world, f"v{world.spec.kai.version}")
     Kai(world.spec).apply(world.ctx)
     assert world.api.get("ValidatingAdmissionPolicy", POLICY) is None
     assert world.api.get("Pod", BRIDGE, NAMESPACE) is None
@@ -76,19 +77,24 @@ def test_components_of_the_old_version_do_not_count_as_ready(
     """The operator replaces their images some time after Helm has returned; until then all Deployments are ready."""
     world = installed(runner, tmp_path, before="0.16.8", after="0.17.0")
     world.helm("upgrade")
-    tags = ["v0.16.8"]
-    world.api.after("watch", "Pod", lambda _: run(world, tags[-1]))
+    come_up(world, "v0.16.8")
     monkeypatch.setattr("lab.steps.kai.step._READY_SECONDS", 0.1)
     with pytest.raises(WaitTimeout, match=r"KAI's components run version 0\.17\.0"):
         Kai(world.spec).apply(world.ctx)
-    tags.append("v0.17.0")
+    come_up(world, "v0.17.0")
     Kai(world.spec).apply(world.ctx)
 
 
-def run(world: LabWorld, tag: str) -> None:
-    """Make all components run with images of this tag."""
-    for name in kai_deployments(world.spec):
-        deployment = ready_deployment(name, NAMESPACE)
-        image = f"ghcr.io/kai-scheduler/kai-scheduler/scheduler:{tag}"
-        deployment["spec"]["template"]["spec"]["containers"] = [{"name": "main", "image": image}]
-        world.api.add(running_pod(name, NAMESPACE, labels={"app": name}), deployment)
+def come_up(world: LabWorld, tag: str) -> None:
+    """Make all components run with images of this tag, as soon as Helm has returned and the code waits for them."""
+
+    def start(_: Call) -> None:
+        if "helm upgrade --install" not in world.log:
+            return
+        for name in kai_deployments(world.spec):
+            deployment = ready_deployment(name, NAMESPACE)
+            image = f"ghcr.io/kai-scheduler/kai-scheduler/scheduler:{tag}"
+            deployment["spec"]["template"]["spec"]["containers"] = [{"name": "main", "image": image}]
+            world.api.add(running_pod(name, NAMESPACE, labels={"app": name}), deployment)
+
+    world.api.after("watch", "Pod", start)

@@ -89,3 +89,10 @@ def test_serialization_to_json() -> None:
 
     assert json.loads(json.dumps(to_json(compare(BEFORE, BEFORE))))["ok"] is True
     assert json.loads(json.dumps(to_json(BEFORE)))["queues"]["test"]["parent"] == "default"
+
+
+def test_temporary_queues_come_and_go() -> None:
+    temporary = queue("t-rehearsal-1a2b3c")
+    temporary["metadata"]["labels"] = {"kailab.dev/test": "1a2b3c"}
+    found = compare(seen(queues=(queue("default"), temporary)), seen(queues=(queue("default"),)))
+    assert (found.harm, found.notes) == ((), ())
