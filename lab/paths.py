@@ -153,6 +153,10 @@ class LabPaths:
         """Kubeconfig of one tenant (mode 0600)."""
         return self.root / f"tenant-{tenant}.kubeconfig"
 
+    def tenant_port_forward(self, tenant: str) -> Path:
+        """Errors of the port-forward to one tenant, which runs as long as this file exists."""
+        return self.root / f"tenant-{tenant}.port-forward"
+
     @property
     def runs(self) -> Path:
         """Folder of run records, the source of the estimates of ``lab plan``."""

@@ -61,6 +61,7 @@ def _provider(spec: LabFields) -> Iterator[BrokenRule]:
         ("kai", "manage"): "adopt" if spec.kai.manage == "adopt" else None,
         ("gpu", "mode"): "present" if spec.gpu.mode == "present" else None,
         ("gpu", "runtimeClass"): spec.gpu.runtime_class,
+        ("supply", "pullSecrets"): ", ".join(spec.supply.pull_secrets) or None,
     }
     if spec.cluster.own:
         for loc, value in of_existing.items():

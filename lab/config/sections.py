@@ -88,6 +88,8 @@ class SupplySpec(Model):
     """A bundle from 'lab bundle create', absolute or relative to the lab file."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Registry host → mirror host, e.g. {'ghcr.io': 'localhost:5001'}."""
+    pull_secrets: tuple[DnsName, ...] = ()
+    """Secrets for image pulls in namespace default (provider existing); the lab copies them to its namespaces."""
     pins: dict[str, Pin] = Field(default_factory=dict)
     """Image or address → its digest or sha256, besides those of the catalogue; '' accepts any content."""
 

@@ -170,7 +170,10 @@ def _items_of_charts(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     items = [Item("chart", name) for name in (kai.charts(spec) if spec.scheduler == "kai" else ())]
     items += [supply.item("chart", CHART, tenant.vcluster) for tenant in spec.tenants]
     items += [supply.item("chart", KAI_CHART, inner.kai.version) for inner in _inner(spec)]
-    return (*dict.fromkeys(items), *((Item("binary", "helm"),) if items else ()))
+    tools = ["helm"] if items else []
+    if spec.tenants and not spec.cluster.own:
+        tools.append("kubectl")  # for port-forwards to tenants
+    return (*dict.fromkeys(items), *(Item("binary", name) for name in tools))
 
 
 def images_of_charts(spec: LabSpec) -> tuple[str, ...]:
@@ -286,6 +289,8 @@ def loading_steps(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[St
     missing = [choice for choice in choices if not choice.available]
     _refuse_missing(missing, f" of tenant {tenant.name}")
     fetches = builds_needed(choices, supply)
+    if not spec.cluster.own:  # its nodes pull the images
+        return fetches
     images = tuple(choice.item.name for choice in choices if choice.item.kind == "image")
     return (*fetches, LoadedImages(tenant.name, images, tuple(fetch.id for fetch in fetches)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import yaml
 
@@ -30,6 +31,7 @@ from lab.steps.cluster.ownership import refuse_foreign_nodes
 from lab.steps.host import HostReady
 from lab.steps.kai.values import kai_values
 from lab.steps.queues import queue_documents
+from lab.tenants.preflight import refuse_unfit
 from lab.tenants.vcluster.validation import validate_tenants
 
 
@@ -62,16 +64,18 @@ def prepare(
     added = lab.session.added or ()
     checked_with_added(asked, added)
     notices: tuple[str, ...] = ()
-    if asked.cluster.own:
+    cluster = None if asked.cluster.own else connect(asked)
+    if cluster is None:
         spec, notices = resolve_gpus(asked, discover(lab.runner, host, engine=wanted), lab.session.journal)
         facts = {"engine": name}
     else:
-        cluster = connect(asked)
         refuse_another(lab.session.scope("plan"), cluster)
         spec, facts = resolve_existing(asked, cluster)
         findings = tuple(finding for finding in findings if finding.rule in _WITHOUT_ENGINE)
     spec, no_kai = resolve_scheduler(spec, lab.session.supply, require)
     lab.session.spec = spec = with_added(spec, added)
+    if cluster is not None:
+        refuse_unfit(replace(lab.session.scope("plan"), open_cluster=lambda _: cluster), spec)
     plan = build_plan(
         spec,
         lab.session.supply,

@@ -18,11 +18,12 @@ from lab.session.private_file import write_private
 from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.helm_release import value_at
+from lab.steps.pull_secrets import copy_pull_secrets
 from lab.tenants.isolation.foreign_kai import NoForeignKai
 from lab.tenants.removal.leftovers import on_machine
 from lab.tenants.removal.remove import foreign, forget, remove_tenant
 from lab.tenants.removal.timeline import Removal
-from lab.tenants.vcluster import access, coredns
+from lab.tenants.vcluster import access, coredns, existing_access
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART, CLAIM, release_values, tenant_values
 from lab.tools.helm import Release
@@ -81,15 +82,27 @@ class VirtualCluster(LabStep):
     def effects(self) -> tuple[Effect, ...]:
         name = self.tenant.name
         install = f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}"
-        kubeconfig = f"kubeconfig tenant-{name}.kubeconfig, for https://127.0.0.1; 'lab kubeconfig {name}'"
+        where = "https://127.0.0.1" if self.spec.cluster.own else "its NodePort, LoadBalancer or a port-forward"
+        kubeconfig = f"kubeconfig tenant-{name}.kubeconfig, for {where}; 'lab kubeconfig {name}'"
         return Effect("cluster", install, "lab down"), Effect("lab", kubeconfig, "lab down")
 
+    def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
+        """Its namespace and what the chart renders; without a chart at hand the namespace."""
+        space = helm_release.namespace_doc(self.namespace, self.labels)
+        if not ctx.supply.at_hand("chart", CHART, self.tenant.vcluster):
+            return (space,)
+        chart, endpoint = ctx.supply.chart(CHART, self.tenant.vcluster), access.find_endpoint(ctx, self.tenant.name)
+        values = release_values(self.spec, self.tenant, endpoint)
+        rendered = helm_release.helm_for(ctx).template(self.tenant.name, chart, self.namespace, values)
+        return (space, *rendered)
+
     def observe(self, ctx: LabContext) -> Observed:
-        port = access.find_port(ctx, self.tenant.name)
-        release = helm_release.installed(ctx.cluster(), self.tenant.name, self.namespace) if port else None
-        if port is None or release is None:
+        endpoint = access.find_endpoint(ctx, self.tenant.name)
+        known = endpoint is not None or not self.spec.cluster.own
+        release = helm_release.installed(ctx.cluster(), self.tenant.name, self.namespace) if known else None
+        if release is None:
             return Observed.absent()
-        values = release_values(self.spec, self.tenant, port)
+        values = release_values(self.spec, self.tenant, endpoint)
         if diff := helm_release.differences(release, self.tenant.vcluster, values):
             return Observed.drifted("differs from the lab file", diff)
         if gone := self._missing(ctx.cluster(), release):
@@ -97,13 +110,13 @@ class VirtualCluster(LabStep):
         labels = labels_of(parts(ctx.cluster().get("Namespace", self.namespace) or {})[0])
         if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
             return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
-        if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
+        if endpoint is None or not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.drifted("its kubeconfig is missing")
         if not access.answers(ctx, self.tenant.name):
-            return Observed.drifted("its API does not answer")
+            return Observed.drifted("its API does not answer" + (f": {endpoint}" if endpoint.how else ""))
         if coredns.is_lost(ctx.tenant(self.tenant.name)):
             return Observed.drifted("its CoreDNS has lost its configuration")
-        return Observed.ready(access.server_of(port))
+        return Observed.ready(str(endpoint))
 
     def apply(self, ctx: LabContext) -> None:
         cluster, name = ctx.cluster(), self.tenant.name
@@ -111,12 +124,13 @@ class VirtualCluster(LabStep):
         # a first run has no chart yet when the plan is made
         alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
         validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
-        port = access.claim_port(ctx, name)
+        port = access.claim_port(ctx, name) if self.spec.cluster.own else None
         values = release_values(self.spec, self.tenant, port)
         if not self.spec.cluster.own and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
         self._refuse_data_loss(cluster)
-        cluster.apply([self._storage, helm_release.namespace_doc(self.namespace, self.labels)])
+        cluster.apply([*self._storage, helm_release.namespace_doc(self.namespace, self.labels)])
+        copy_pull_secrets(cluster, self.spec, self.namespace)
         helm_release.forget_unfinished(cluster, name, self.namespace)
         release = helm_release.installed(cluster, name, self.namespace)
         gone = self._missing(cluster, release) if release else ()
@@ -191,13 +205,15 @@ class VirtualCluster(LabStep):
         evidence = [f"it has the Helm release {self.namespace}/{name}" for name in names]
         space = helm_release.namespace_doc(self.namespace, {})
         refuse_foreign(cluster, self.spec.name, [space], evidence=evidence, fix="rename the tenant")
-        refuse_foreign(cluster, self.spec.name, [self._storage])
+        refuse_foreign(cluster, self.spec.name, self._storage)
 
     @property
-    def _storage(self) -> dict[str, Any]:
-        """The StorageClass of tenants' volumes."""
+    def _storage(self) -> list[dict[str, Any]]:
+        """The StorageClass of tenants' volumes, on the lab's own cluster."""
+        if not self.spec.cluster.own:
+            return []
         doc = helm_release.base_values("vcluster", "storage")
-        return {**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: self.spec.name}}}
+        return [{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: self.spec.name}}}]
 
     def _refuse_data_loss(self, cluster: Cluster) -> None:
         """Refuse a change between emptyDir and claim: another control plane would start, without the objects inside."""
@@ -227,7 +243,7 @@ class VirtualCluster(LabStep):
             if cluster.get(kind, name, self.namespace) is not None:
                 cluster.wait_ready(kind, name, self.namespace, timeout=_START_SECONDS)
 
-    def _write_kubeconfig(self, ctx: LabContext, cluster: Cluster, port: access.Port) -> None:
+    def _write_kubeconfig(self, ctx: LabContext, cluster: Cluster, port: access.Endpoint | None) -> None:
         name = self.tenant.name
         path = ctx.paths.tenant_kubeconfig(name)
         secrets = cluster.wait(
@@ -236,9 +252,12 @@ class VirtualCluster(LabStep):
             namespace=self.namespace,
             fields=f"metadata.name=vc-{name}",
             timeout=_SECRET_SECONDS,
-            what=f"tenant {name} has written its kubeconfig for {access.server_of(port)}",
+            what=f"tenant {name} has written its kubeconfig" + (f" for {port}" if port else ""),
         )
         text = next(text for secret in secrets if (text := access.kubeconfig_in(secret, port)))
+        if port is None:
+            existing_access.connect(ctx, name, text)
+            return
         ctx.journal.owns("file", str(path), self.id)
         write_private(path, text)
 
@@ -249,7 +268,9 @@ class VirtualCluster(LabStep):
         if not inside.poll(inside.healthy, timeout=_REACH_SECONDS, interval=0.2):
             raise ApiFailed(
                 f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
-                fix=f"check the port mappings: {ctx.engine.name} port {ctx.kind_name}-control-plane",
+                fix=f"check the port mappings: {ctx.engine.name} port {ctx.kind_name}-control-plane"
+                if self.spec.cluster.own
+                else "lab up",
             )
         inside.wait(
             "ServiceAccount",

@@ -75,6 +75,23 @@ def processes_naming(path: Path) -> list[Process]:
     return found
 
 
+def end_processes_naming(path: Path, seconds: float = 5.0) -> None:
+    """End the processes that kailab started with ``path`` as argument, and their children; kill after ``seconds``."""
+    import psutil  # noqa: TID251 - this is the door
+
+    family = []
+    for one in processes_naming(path):
+        with contextlib.suppress(psutil.Error):
+            if one.started:
+                process = psutil.Process(one.pid)
+                family += [process, *process.children(recursive=True)]
+    for signal in ("terminate", "kill"):
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                getattr(process, signal)()
+        _, family = psutil.wait_procs(family, seconds)
+
+
 def _started(process: Any) -> bool:
     import psutil  # noqa: TID251 - this is the door
 

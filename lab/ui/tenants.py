@@ -145,6 +145,6 @@ def _facts(state: TenantState) -> dict[str, str]:
         "own nodes": ", ".join(state.nodes) or "none",
         "GPUs": gpu_words(state),
         "pods": pod_words(state),
-        "API": "ready" if state.answers else "not ready",
+        "API": ("ready" if state.answers else "not ready") + (f" ({state.access})" if state.access else ""),
         "kubeconfig": str(state.kubeconfig),
     }

@@ -25,7 +25,7 @@ from lab.steps.kai.values import kai_deployments, kai_values
 from lab.steps.node_image import NodeImage, base_image, control_plane_images
 from lab.steps.queues import queue_documents
 from lab.supply import Item
-from lab.tenants.vcluster.access import Port
+from lab.tenants.vcluster.access import Endpoint
 from lab.tenants.vcluster.values import release_values
 
 ROOT = Path(__file__).parents[2]
@@ -127,9 +127,11 @@ def write_plain(bench: Bench, folder: Path) -> Path:
         files["kai.json"] = kai_values(spec)
         if spec.queues:
             files["queues.json"] = {"apiVersion": "v1", "kind": "List", "items": queue_documents(spec)}
-    published = {port.owner: Port(port.host, port.node) for port in ports.mappings}
+    published = {port.owner: port for port in ports.mappings}
     for tenant in spec.tenants:
-        files[f"tenant-{tenant.name}.json"] = release_values(spec, tenant, published[tenant.name])
+        port = published[tenant.name]
+        endpoint = Endpoint(f"https://127.0.0.1:{port.host}", node_port=port.node)
+        files[f"tenant-{tenant.name}.json"] = release_values(spec, tenant, endpoint)
     for name, data in files.items():
         text = yaml.safe_dump(data) if name.endswith(".yaml") else json.dumps(data, indent=1)
         (folder / name).write_text(text)

@@ -28,6 +28,9 @@ class FakeSupply:
     def binary(self, name: str) -> Path:
         return Path("/cache") / name
 
+    def at_hand(self, kind: str, name: str, version: str = "") -> bool:
+        return name in self.charts
+
     def chart(self, name: str, version: str = "") -> Path:
         self.asked.append(f"{name} {version}".strip())
         return self.charts[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
-from lab.tenants.vcluster.access import Port
+from lab.tenants.vcluster.access import Endpoint
 
 EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
 BUDGET = {"gpus": 4}
@@ -30,7 +30,12 @@ def lab_spec(version: str = "0.16.8", *, gpus: str = "", values: Any = None, **m
     )
 
 
-PORT = Port(41000, 30440)
+def published(host: int, node: int) -> Endpoint:
+    """Return the endpoint of a port that kind publishes."""
+    return Endpoint(f"https://127.0.0.1:{host}", node_port=node)
+
+
+PORT = published(41000, 30440)
 
 
 def tenant_spec(mode: str = "host-kai", name: str = "team-a", **more: Any) -> TenantSpec:

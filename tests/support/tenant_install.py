@@ -27,7 +27,7 @@ def tenant_world(runner: FakeRunner, tmp_path: Path, values: Mapping[str, Any] |
     quota = {"gpus": 1} if spec.get("cluster") == EXISTING else {}
     tenants = [tenant_spec(values=values or {}, quota=quota).model_dump()]
     world = LabWorld(lab_spec(tenants=tenants, **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz"))
-    world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
+    world.ctx.journal.owns("port", "team-a", "cluster", host="41000", node="30440")
     world.api.put("Namespace", "kube-system", metadata={"uid": "host"})
     inside = world.tenants["team-a"] = FakeApiServer(log=world.log)
     inside.put("Namespace", "kube-system", metadata={"uid": "tenant"})

@@ -14,6 +14,7 @@ from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Added
 from lab.session.lab import Lab
 from lab.tenants.isolation.foreign_kai import NoForeignKai
+from lab.tenants.preflight import refuse_unfit
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART
 from lab.tenants.virtual_cluster import VirtualCluster
@@ -49,6 +50,7 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
             alone = lab.spec.model_copy(update={"tenants": (tenant,)})
             notices = (*_warnings(lab, tenant), *validate_tenants(alone, session.supply.chart(CHART, tenant.vcluster)))
             VirtualCluster(lab.spec, tenant).refuse_foreign(lab.cluster)
+            refuse_unfit(lab.context(f"tenant:{tenant.name}"), lab.spec)
             if tenant.mode == "own-kai" and not lab.has_kai:
                 NoForeignKai(alone).apply(lab.context(NoForeignKai.id))
             effects = change.approve(ask, f"adding tenant {tenant.name}")

@@ -41,6 +41,8 @@ class TenantState:
     kubeconfig: Path
     server: str
     """URL of its API server; empty while it has no port."""
+    access: str = ""
+    """In an existing cluster NodePort, LoadBalancer or port-forward."""
     mode: str = ""
     """Its mode in words, where the lab has no KAI for it; empty: that of the lab file."""
 
@@ -74,6 +76,7 @@ class TenantState:
             "why": self.why,
             "kubeconfig": self.kubeconfig,
             "server": self.server,
+            "access": self.access,
         }
 
 

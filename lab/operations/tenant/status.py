@@ -22,7 +22,7 @@ from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
-from lab.tenants.vcluster.access import find_port, server_of
+from lab.tenants.vcluster.access import find_endpoint
 
 _SYSTEM_NAMESPACES = ("kube-system", NAMESPACE, RESERVATIONS)
 """Namespaces inside a tenant whose pods are not workloads."""
@@ -57,7 +57,7 @@ def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
     found = []
     for tenant, api in zip(tenants, inside, strict=True):
         phases = Counter(api.phases)
-        port = find_port(ctx, tenant.name)
+        endpoint = find_endpoint(ctx, tenant.name)
         held = [(holder, gpu) for holder, gpu in seen.holders if holder.tenant == tenant.name]
         devices = {id(gpu) for _, gpu in held if gpu is not None}
         nodes = own.get(tenant.name, ())
@@ -76,7 +76,8 @@ def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
                 running=phases["Running"],
                 pending=phases["Pending"],
                 kubeconfig=lab.paths.tenant_kubeconfig(tenant.name),
-                server=server_of(port) if port else "",
+                server=endpoint.server if endpoint else "",
+                access=endpoint.how if endpoint else "",
                 mode=lab.spec.mode_of(tenant),
             )
         )

@@ -39,6 +39,7 @@ from lab.steps.kai.values import (
     release_values,
 )
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
+from lab.steps.pull_secrets import copy_pull_secrets
 from lab.steps.queues import KIND as QUEUE
 from lab.tools.helm import Helm
 
@@ -141,12 +142,12 @@ class Kai(LabStep):
         """Install KAI, or let Helm upgrade the installed one."""
         cluster = ctx.cluster()
         helm, before = helm_release.helm_for(ctx), installed_line(cluster)
-        chart = ctx.supply.chart(KAI_CHART, self.line.tag)
-        by_lab = own_hooks(self.spec)
+        chart, by_lab = ctx.supply.chart(KAI_CHART, self.line.tag), own_hooks(self.spec)
         if not self.line.exact:
             self._report_differences(ctx, helm, chart)
         self._claim(ctx, cluster, chart)
         cluster.apply([helm_release.namespace_doc(NAMESPACE, {OWNER_LABEL: self.spec.name})])
+        copy_pull_secrets(cluster, self.spec, NAMESPACE)
         if helm_release.forget_unfinished(cluster, RELEASE, NAMESPACE):
             ctx.progress("restarting an interrupted installation")
         if self.line.stale_hook_job:
@@ -169,6 +170,7 @@ class Kai(LabStep):
                 crds=not by_lab,
                 timeout=_HELM_SECONDS,
             )
+            copy_pull_secrets(cluster, self.spec, RESERVATIONS)
             self._wait(ctx, cluster, self._outdated(before))
         if are_left(cluster, self.line):
             delete_placeholders(cluster, self.line)

@@ -10,6 +10,7 @@ from lab.gpu.pools import runtime_class
 from lab.kai import VersionLine, line_of
 from lab.objects.isolation_labels import HOST_KAI, NODE_LABEL
 from lab.steps.helm_release import base_values, merged, value_at, with_value
+from lab.supply.registry import mirrored
 
 
 def kai_values(spec: LabSpec) -> dict[str, Any]:
@@ -20,7 +21,21 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
     images = merged(with_value(line.helm.registry, line.registry), with_value(line.helm.tag, line.tag))
     sharing = with_value(line.helm.gpu_sharing, spec.kai.gpu_sharing)
     base = base_values("kai", line.base) if line.base else {}
-    return merged(base, images, sharing, _runtime_classes(spec, line), _isolation(spec, line), spec.kai.values)
+    from_here = {} if spec.cluster.own else merged(mirrored_registry(spec), _pull_secrets(spec))
+    classes = _runtime_classes(spec, line)
+    return merged(base, images, from_here, sharing, classes, _isolation(spec, line), spec.kai.values)
+
+
+def mirrored_registry(spec: LabSpec) -> dict[str, Any]:
+    """KAI's registry by the mirrors of the lab file, which the nodes of an existing cluster do not know."""
+    line = line_of(spec.kai.version)
+    registry = mirrored(line.registry, spec.supply.mirrors)
+    return with_value(line.helm.registry, registry) if registry != line.registry else {}
+
+
+def _pull_secrets(spec: LabSpec) -> dict[str, Any]:
+    names = [{"name": name} for name in spec.supply.pull_secrets]
+    return {"global": {"imagePullSecrets": names}} if names else {}
 
 
 def _isolation(spec: LabSpec, line: VersionLine) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from lab.config.node_assignment import tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.gpu.pools import node_name
-from lab.kube import Cluster
+from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.retry import retry
 from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
@@ -25,14 +25,18 @@ from lab.objects.views import NodeView, PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 
+CLAIM = "node-mark"
+"""Kind of the journal's record of a node of an existing cluster that the lab has marked."""
+
 _EFFECT = "NoSchedule"
 _TRIES = 5
 
 
 def owners(spec: LabSpec) -> dict[str, str]:
-    """Full name of each dedicated node → its tenant."""
+    """Name of each dedicated node → its tenant."""
+    named = {name: tenant for tenant, names in tenant_nodes(spec).items() for name in names}
     # index 0 adds no number: a short name has its own
-    return {node_name(spec.name, short, 0): name for name, shorts in tenant_nodes(spec).items() for short in shorts}
+    return {node_name(spec.name, name, 0): tenant for name, tenant in named.items()} if spec.cluster.own else named
 
 
 def taint(tenant: str) -> str:
@@ -45,10 +49,31 @@ def marked_nodes(cluster: Cluster, tenant: str) -> tuple[str, ...]:
     return tuple(node.name for node in map(NodeView.of, cluster.list("Node")) if tenant in _marks(node))
 
 
-def unmark_nodes(cluster: Cluster, tenant: str) -> None:
+def unmark_nodes(ctx: LabContext, tenant: str) -> None:
     """Remove a tenant's label and taint from its nodes; its pods must be gone."""
-    for name in marked_nodes(cluster, tenant):
-        _mark(cluster, name, None)
+    cluster = ctx.cluster()
+    own = ctx.spec.cluster.own
+    for name in marked_nodes(cluster, tenant) if own else [name for name, of in _claims(ctx).items() if of == tenant]:
+        _mark(ctx, name, None)
+
+
+def refuse_unfit_nodes(spec: LabSpec, ctx: LabContext) -> None:
+    """Raise LabError for nodes of an existing cluster that cannot be dedicated to a tenant; changes nothing.
+
+    They do not exist, somebody else has dedicated them, or pods of others use their GPUs.
+    """
+    claims, nodes, wanted = _claims(ctx), _nodes(ctx.cluster()), owners(spec)
+    lines = [f"node {name} does not exist" for name in wanted if name not in nodes]
+    new = {name: tenant for name, tenant in wanted.items() if name in nodes and name not in claims}
+    for name in new:
+        lines += [f"node {name} is already dedicated to tenant {mark}" for mark in _marks(nodes[name])]
+    lines += _foreign_pods(ctx.cluster(), new)
+    if lines:
+        raise LabError(
+            f"{lines[0]}: nodes cannot be dedicated to tenants",
+            evidence=lines,
+            fix="name other nodes in tenants[].nodes, or wait until these are free",
+        )
 
 
 @dataclass(frozen=True)
@@ -75,8 +100,8 @@ class TenantNodes(LabStep):
         nodes = _nodes(cluster)
         if wanted and not any(_marks(nodes[name]) for name in wanted if name in nodes):
             return Observed.absent()
-        wrong = self._differences(nodes, self._added_tenants(cluster))
-        if diff := [*(line for _, _, line in wrong), *self._foreign_pods(cluster)]:
+        wrong = self._differences(nodes, self._added_tenants(cluster), _claims(ctx))
+        if diff := [*(line for _, _, line in wrong), *_foreign_pods(cluster, wanted)]:
             return Observed.drifted("nodes of tenants differ", diff)
         return Observed.ready(", ".join(f"{tenant}: {node}" for node, tenant in wanted.items()) or "none")
 
@@ -86,6 +111,8 @@ class TenantNodes(LabStep):
         Raises LabError: a node does not exist, or belongs to a running tenant that is not in the lab file.
         """
         cluster, wanted = ctx.cluster(), owners(self.spec)
+        if not self.spec.cluster.own:
+            refuse_unfit_nodes(self.spec, ctx)
         nodes, added = _nodes(cluster), self._added_tenants(cluster)
         if missing := [name for name in wanted if name not in nodes]:
             raise LabError(f"the lab has no node {', '.join(missing)}", fix="run 'lab up', which starts stopped nodes")
@@ -95,11 +122,11 @@ class TenantNodes(LabStep):
                     f"the lab file assigns node {name} to tenant {tenant}, but it is dedicated to tenant {other}",
                     fix=f"run 'lab tenant remove {other}', or assign other nodes to {tenant}",
                 )
-        for name, owner, _ in list(self._differences(nodes, added)):
-            _mark(cluster, name, owner)
+        for name, owner, _ in list(self._differences(nodes, added, _claims(ctx))):
+            _mark(ctx, name, owner)
 
     def verify(self, ctx: LabContext) -> None:
-        if pods := self._foreign_pods(ctx.cluster()):
+        if pods := _foreign_pods(ctx.cluster(), owners(self.spec)):
             raise StepFailed(
                 "pods of others hold GPUs on a dedicated node: the tenant would assign these GPUs a second time",
                 evidence=pods,
@@ -114,9 +141,11 @@ class TenantNodes(LabStep):
 
     def undo(self, ctx: LabContext) -> None:
         for tenant in self.spec.tenants:
-            unmark_nodes(ctx.cluster(), tenant.name)
+            unmark_nodes(ctx, tenant.name)
 
-    def _differences(self, nodes: Mapping[str, NodeView], added: set[str]) -> Iterator[tuple[str, str | None, str]]:
+    def _differences(
+        self, nodes: Mapping[str, NodeView], added: set[str], claims: Mapping[str, str]
+    ) -> Iterator[tuple[str, str | None, str]]:
         """Nodes with wrong marks: name, rightful tenant, and a line that describes the difference."""
         wanted = owners(self.spec)
         for name, tenant in wanted.items():
@@ -126,7 +155,8 @@ class TenantNodes(LabStep):
                 yield name, tenant, f"{name}: not marked as the node of tenant {tenant}"
         for name, node in nodes.items():
             marks = _marks(node)
-            if name not in wanted and marks and not added.intersection(marks):
+            mine = self.spec.cluster.own or name in claims
+            if mine and name not in wanted and marks and not added.intersection(marks):
                 yield name, None, f"{name}: still marked for {', '.join(marks)}, to which it is not assigned"
 
     def _added_tenants(self, cluster: Cluster) -> set[str]:
@@ -136,17 +166,26 @@ class TenantNodes(LabStep):
         running = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
         return running - {tenant.name for tenant in self.spec.tenants}
 
-    def _foreign_pods(self, cluster: Cluster) -> list[str]:
-        """Pods of others that hold whole GPUs of dedicated nodes, reservation pods among them."""
-        wanted = owners(self.spec)
-        lines = []
-        for pod in map(PodView.of, cluster.list("Pod")):
-            tenant = wanted.get(pod.node)
-            if tenant is None or not pod.requests.gpus or pod.ended:
-                continue
-            if (pod.namespace, pod.labels.get(MANAGED_BY_LABEL)) != (tenant_namespace(tenant), tenant):
-                lines.append(f"pod {pod.namespace}/{pod.name} on {pod.node}, which is dedicated to tenant {tenant}")
-        return lines
+
+def _foreign_pods(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
+    """Pods of others that hold whole GPUs or MIG devices of dedicated nodes, reservation pods among them."""
+    lines = []
+    for pod in map(PodView.of, cluster.list("Pod")):
+        tenant = wanted.get(pod.node)
+        if tenant is None or not (pod.requests.gpus or pod.requests.mig) or pod.ended:
+            continue
+        if (pod.namespace, pod.labels.get(MANAGED_BY_LABEL)) != (tenant_namespace(tenant), tenant):
+            lines.append(f"pod {pod.namespace}/{pod.name} on {pod.node}, which is dedicated to tenant {tenant}")
+    return lines
+
+
+def _claims(ctx: LabContext) -> dict[str, str]:
+    """Nodes of an existing cluster that this lab has marked → their tenant.
+
+    The label says so, not the journal: a lab without its state is removed by labels.
+    """
+    nodes = map(NodeView.of, ctx.cluster().list("Node", labels=f"{OWNER_LABEL}={ctx.spec.name}"))
+    return {node.name: node.labels.get(NODE_LABEL, "") for node in nodes}
 
 
 def _nodes(cluster: Cluster) -> dict[str, NodeView]:
@@ -163,12 +202,18 @@ def _marks(node: NodeView) -> list[str]:
     return list(dict.fromkeys(name for name in (node.labels.get(NODE_LABEL), *values) if name))
 
 
-def _mark(cluster: Cluster, name: str, tenant: str | None) -> None:
-    """Dedicate a node to a tenant, or to none.
+def _mark(ctx: LabContext, name: str, tenant: str | None) -> None:
+    """Dedicate a node to a tenant, or to none; in an existing cluster with a record and the lab's label.
 
     A patch replaces the whole list of taints. With ``resourceVersion`` in it, the server refuses (409) a list that has
     changed since it was read; then it is read again.
     """
+
+    cluster, labels = ctx.cluster(), {NODE_LABEL: tenant}
+    if not ctx.spec.cluster.own:
+        labels[OWNER_LABEL] = ctx.spec.name if tenant else None
+        if tenant:
+            ctx.journal.owns(CLAIM, name, TenantNodes.id, tenant=tenant)
 
     def once() -> None:
         node = cluster.get("Node", name)
@@ -176,7 +221,9 @@ def _mark(cluster: Cluster, name: str, tenant: str | None) -> None:
             return
         others = [t for t in node.get("spec", {}).get("taints") or [] if t.get("key") != NODE_LABEL]
         own = [{"key": NODE_LABEL, "value": tenant, "effect": _EFFECT}] if tenant else []
-        meta = {"resourceVersion": node["metadata"].get("resourceVersion"), "labels": {NODE_LABEL: tenant}}
+        meta = {"resourceVersion": node["metadata"].get("resourceVersion"), "labels": labels}
         cluster.patch("Node", name, {"metadata": meta, "spec": {"taints": [*others, *own]}})
 
     retry(once, when=lambda error: error.status == 409, attempts=_TRIES, interval=0.2, sleep=cluster.calls.pause)
+    if not (tenant or ctx.spec.cluster.own):
+        ctx.journal.released(CLAIM, name)

@@ -72,7 +72,8 @@ def on_machine(ctx: LabContext, name: str, folders: Iterable[str] = ()) -> tuple
     lines = [f"file {kubeconfig}"] if kubeconfig.exists() else []
     lines += [f"directory {path}" for folder in folders if (path := ctx.paths.volumes / folder).exists()]
     lines += [f"journal entry {kind} {thing}" for kind, thing in journal_entries(ctx, name)]
-    lines += [f"process {one.pid}: {one.line}" for one in processes_naming(kubeconfig) if one.started]
+    named = (kubeconfig, ctx.paths.tenant_port_forward(name))
+    lines += [f"process {one.pid}: {one.line}" for path in named for one in processes_naming(path) if one.started]
     return tuple(lines)
 
 

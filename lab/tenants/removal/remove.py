@@ -51,7 +51,7 @@ from lab.tenants.removal.leftovers import (
 from lab.tenants.removal.stuck_namespace import stuck_namespace
 from lab.tenants.removal.terminated_pods import delete_terminated
 from lab.tenants.removal.timeline import Removal
-from lab.tenants.vcluster import access
+from lab.tenants.vcluster import access, existing_access
 
 DEADLINE = 60.0
 """Seconds after which a namespace that still exists counts as stuck."""
@@ -106,8 +106,9 @@ def foreign(ctx: LabContext, name: str) -> Json | None:
 
 
 def forget(ctx: LabContext, name: str) -> None:
-    """Remove a tenant's kubeconfig, port, rollback record and journal entries from this machine."""
+    """Remove a tenant's kubeconfig, port or port-forward, rollback record and journal entries from this machine."""
     access.release_port(ctx, name)
+    existing_access.end_port_forward(ctx, name)
     ctx.tenant(name).close()
     ctx.paths.tenant_kubeconfig(name).unlink(missing_ok=True)
     kai_changes.forget(ctx.paths, name)
@@ -153,7 +154,7 @@ class _TenantRemoval:
             _in_parallel(lambda: self._namespace_gone(uid), *((self._pods,) if quick else ()), self._release)
         else:
             self._cluster_wide()
-            unmark_nodes(self.cluster, self.tenant.name)
+            unmark_nodes(self.ctx, self.tenant.name)
         forget(self.ctx, name)
         left = in_cluster(self.cluster, name, self.footprint.groups)
         if not left or not cluster_scope(self.cluster, name):
@@ -216,7 +217,7 @@ class _TenantRemoval:
                 what=f"the pods of tenant {self.tenant.name} are gone",
             )
         self.watch.note(timeline.PODS_GONE, f"{self.footprint.pods} pods")
-        unmark_nodes(self.cluster, self.tenant.name)
+        unmark_nodes(self.ctx, self.tenant.name)
         self._gpus()
 
     def _pods_gone(self, pods: list[Json]) -> bool:

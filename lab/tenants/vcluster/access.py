@@ -1,7 +1,8 @@
-"""Access to a tenant's API: a NodePort that kind publishes on 127.0.0.1, and a kubeconfig.
+"""Access to a tenant's API: its address, and a kubeconfig.
 
-kind fixes the published ports when it creates the cluster. The ``cluster`` step writes them into the journal: one for
-each tenant, and spare ones for tenants that are added later.
+On the lab's own cluster it is a NodePort that kind publishes on 127.0.0.1. kind fixes the published ports when it
+creates the cluster. The ``cluster`` step writes them into the journal: one for each tenant, and spare ones for tenants
+that are added later. In an existing cluster ``existing_access`` finds the address.
 """
 
 from __future__ import annotations
@@ -17,27 +18,42 @@ from lab.errors import LabError
 from lab.kube import Cluster
 from lab.session.context import LabContext
 
+CLAIM = "access"
+"""Kind of the journal's record of a tenant's endpoint in an existing cluster."""
+
+PORT_FORWARD = "port-forward"
+FORWARD_SECONDS = 5.0
+"""A port-forward that has ended answers again after this time."""
+
 _SPARE = "spare-"
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Port:
-    """A published port: ``host`` on 127.0.0.1, ``node`` is the NodePort."""
+class Endpoint:
+    """A tenant's API server as this machine reaches it; kind's is on 127.0.0.1, for which its certificate is valid."""
 
-    host: int
-    node: int
+    server: str
+    """URL."""
+    how: str = ""
+    """In an existing cluster NodePort, LoadBalancer or port-forward."""
+    node_port: int = 0
+    """The NodePort that kind publishes; 0 in an existing cluster, where Kubernetes chooses it."""
+
+    def __str__(self) -> str:
+        return f"{self.server} ({self.how})" if self.how else self.server
 
 
-def find_port(ctx: LabContext, name: str) -> Port | None:
-    """The tenant's port, if it has one."""
-    return next((_port(owned) for owned in ctx.journal.owned("port") if owned.name == name), None)
+def find_endpoint(ctx: LabContext, name: str) -> Endpoint | None:
+    """The tenant's endpoint, if it has one."""
+    owned = next((one for kind in ("port", CLAIM) for one in ctx.journal.owned(kind) if one.name == name), None)
+    return _endpoint(owned) if owned else None
 
 
-def claim_port(ctx: LabContext, name: str) -> Port:
-    """The tenant's port; a tenant without one claims a spare port. Raises LabError: no spare port is left."""
+def claim_port(ctx: LabContext, name: str) -> Endpoint:
+    """The port of a tenant in kind; a tenant without one claims a spare port. Raises LabError: none is left."""
     with _lock:
-        if (own := find_port(ctx, name)) is not None:
+        if (own := find_endpoint(ctx, name)) is not None:
             return own
         ports = ctx.journal.owned("port")
         # a process that was killed between its two records has left a spare port that a tenant owns
@@ -50,7 +66,7 @@ def claim_port(ctx: LabContext, name: str) -> Port:
             )
         ctx.journal.owns("port", name, ctx.step, **spare.facts)
         ctx.journal.released("port", spare.name)
-        return _port(spare)
+        return _endpoint(spare)
 
 
 def release_port(ctx: LabContext, name: str) -> None:
@@ -63,19 +79,16 @@ def release_port(ctx: LabContext, name: str) -> None:
             ctx.journal.released("port", name)
 
 
-def _port(owned: Owned) -> Port:
+def _endpoint(owned: Owned) -> Endpoint:
     try:
-        return Port(int(owned.facts["host"]), int(owned.facts["node"]))
+        if owned.kind == CLAIM:
+            return Endpoint(owned.facts["server"], owned.facts["how"])
+        return Endpoint(f"https://127.0.0.1:{int(owned.facts['host'])}", node_port=int(owned.facts["node"]))
     except (KeyError, ValueError) as error:
         raise LabError(
-            f"the journal's entry for port {owned.name} is damaged: {dict(owned.facts)}",
+            f"the journal's entry for {owned.kind} {owned.name} is damaged: {dict(owned.facts)}",
             fix="run 'lab down', then 'lab up'",
         ) from error
-
-
-def server_of(port: Port) -> str:
-    """URL of a tenant's API server on this machine; its certificate is valid for 127.0.0.1."""
-    return f"https://127.0.0.1:{port.host}"
 
 
 def context_name(lab: str, tenant: str) -> str:
@@ -86,14 +99,17 @@ def context_name(lab: str, tenant: str) -> str:
 def answers(ctx: LabContext, name: str) -> bool:
     """Whether the tenant's API is ready through the kubeconfig on disk.
 
-    With a connection of its own: the shared one may have the CA of a kubeconfig that is about to be replaced.
+    With a connection of its own: the shared one may have the CA of a kubeconfig that is about to be replaced. A
+    port-forward to a pod that has been replaced ends only with the next connection, and is then started again.
     """
+    endpoint = find_endpoint(ctx, name)
+    patience = FORWARD_SECONDS if endpoint and endpoint.how == PORT_FORWARD else 0.0
     with contextlib.closing(Cluster(ctx.paths.tenant_kubeconfig(name))) as cluster:
-        return cluster.healthy()
+        return cluster.poll(cluster.healthy, timeout=patience)
 
 
-def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:
-    """The kubeconfig in vCluster's Secret ``vc-<name>`` if its server is the tenant's port."""
+def kubeconfig_in(secret: dict[str, Any], endpoint: Endpoint | None) -> str | None:
+    """The kubeconfig in vCluster's Secret ``vc-<name>`` if its server is the tenant's endpoint, or that is None."""
     import yaml
 
     packed = (secret.get("data") or {}).get("config")
@@ -102,4 +118,4 @@ def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:
     text = base64.b64decode(packed).decode()
     clusters = (yaml.safe_load(text) or {}).get("clusters") or []
     servers = {entry.get("cluster", {}).get("server") for entry in clusters}
-    return text if servers == {server_of(port)} else None
+    return text if endpoint is None or servers == {endpoint.server} else None

@@ -9,6 +9,8 @@ from lab.config import KaiSpec, LabSpec, QueueSpec, TenantSpec
 from lab.engine.step import Effect, Observed, Step
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.steps.helm_release import merged
+from lab.steps.kai.values import mirrored_registry
 
 _QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
 """Default queues of a tenant: two levels, which KAI before 0.13 requires."""
@@ -19,11 +21,18 @@ def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
 
     Users cannot write it as a lab file, so it is not validated again.
     """
-    version = tenant.kai_version or spec.kai.version
+    kai = KaiSpec(
+        version=tenant.kai_version or spec.kai.version, gpu_sharing=tenant.gpu_sharing, values=tenant.kai_values
+    )
+    if not spec.cluster.own:
+        registry = mirrored_registry(spec.model_copy(update={"kai": kai}))
+        kai = kai.model_copy(update={"values": merged(registry, tenant.kai_values)})
     return spec.model_copy(
         update={
             "scheduler": "kai",
-            "kai": KaiSpec(version=version, gpu_sharing=tenant.gpu_sharing, values=tenant.kai_values),
+            "kai": kai,
+            # vCluster's service account for workloads has the pull secrets
+            "supply": spec.supply.model_copy(update={"pull_secrets": ()}),
             "queues": tenant.queues or _QUEUES,
             "tenants": (),
             # the lab made it, whoever made the host

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lab.config import LabSpec, TenantSpec, tenant_nodes
 from lab.errors import SpecError
 from lab.steps.helm_release import merged, value_at
-from lab.tenants.vcluster.access import Port
+from lab.tenants.vcluster.access import Endpoint
 from lab.tenants.vcluster.chart import VClusterChart, read_vcluster_chart, shipped_chart
 from lab.tenants.vcluster.mode_validation import SCHEDULERS, mode_problems, mode_warnings
 from lab.tenants.vcluster.values import ACCESS_KEYS, release_values, tenant_values
@@ -85,8 +85,6 @@ def validate_tenants(spec: LabSpec, chart: Path | None) -> tuple[str, ...]:
     if chart is None and any(tenant.vcluster != content.version for tenant in spec.tenants):
         return ()
     problems, warnings = [], []
-    if spec.cluster.provider == "existing":
-        problems.append("tenants: not supported with provider 'existing', which publishes no ports for them")
     for tenant in spec.tenants:
         problems += [f"tenant {tenant.name}: {what}" for what in problems_of(spec, tenant, content)]
         warnings += [f"tenant {tenant.name}: {what}" for what in _warnings(tenant)]
@@ -109,8 +107,9 @@ def problems_of(spec: LabSpec, tenant: TenantSpec, chart: VClusterChart) -> Iter
         yield f"kubernetes: {tenant.kubernetes}, but vCluster {chart.version} runs {oldest} to {newest}"
     for path in ACCESS_KEYS:
         if value_at(tenant.values, path) is not None:
-            yield f"values.{path}: set by the lab, which publishes the port; remove it"
-    values = release_values(spec, tenant, Port(host=1024, node=30000))
+            yield f"values.{path}: set by the lab, which makes the tenant reachable; remove it"
+    port = Endpoint("https://127.0.0.1:1024", node_port=30000) if spec.cluster.own else None
+    values = release_values(spec, tenant, port)
     invalid = list(_schema_problems(values, chart.schema))
     yield from invalid
     if not invalid:  # rules over values of the wrong type would only repeat it

@@ -8,9 +8,10 @@ from lab.config import LabSpec, TenantSpec, tenant_nodes
 from lab.gpu.pools import runtime_class
 from lab.kai import lines
 from lab.objects.isolation_labels import NODE_LABEL
-from lab.steps.helm_release import base_values, merged, value_at
+from lab.steps.helm_release import base_values, merged, value_at, with_value
+from lab.supply.registry import mirrored, without_scheme
 from lab.tenants.isolation.dedicated_nodes import taint
-from lab.tenants.vcluster.access import Port, context_name, server_of
+from lab.tenants.vcluster.access import Endpoint, context_name
 from lab.tenants.vcluster.quota import quota_values
 
 CHART = "vcluster"
@@ -19,6 +20,11 @@ CHART = "vcluster"
 CLAIM = "controlPlane.statefulSet.persistence.volumeClaim.enabled"
 """Whether a tenant's data is in a volume of its own; otherwise it is lost with the control-plane pod."""
 
+_REGISTRY = "ghcr.io"
+"""The chart's registry of the control plane's images."""
+
+_DNS_IMAGE = "controlPlane.coredns.deployment.image"
+
 ACCESS_KEYS = (
     "controlPlane.service.spec.type",
     "controlPlane.service.httpsNodePort",
@@ -26,6 +32,9 @@ ACCESS_KEYS = (
     "exportKubeConfig.context",
 )
 """Values that only the lab sets, because access to the tenant depends on them."""
+
+STORAGE_CLASS = "controlPlane.statefulSet.persistence.volumeClaim.storageClass"
+"""StorageClass of the tenant's volume; empty: the cluster's default one."""
 
 
 def tenant_values(tenant: TenantSpec, *, dedicated: bool = False) -> dict[str, Any]:
@@ -75,14 +84,40 @@ def _runtime_values(spec: LabSpec, tenant: TenantSpec) -> dict[str, Any]:
     return {"sync": {"toHost": {"pods": {"runtimeClassName": name}}}}
 
 
-def release_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, Any]:
-    """The values of the tenant's Helm release, with access through a port that kind publishes on 127.0.0.1."""
-    access = {
-        "controlPlane": {"service": {"spec": {"type": "NodePort"}, "httpsNodePort": port.node}},
-        "exportKubeConfig": {"server": server_of(port), "context": context_name(spec.name, tenant.name)},
-    }
+def release_values(spec: LabSpec, tenant: TenantSpec, port: Endpoint | None) -> dict[str, Any]:
+    """The values of the tenant's Helm release.
+
+    ``port`` is one that kind publishes on 127.0.0.1; an existing cluster chooses the NodePort itself.
+    """
+    service: dict[str, Any] = {"spec": {"type": "NodePort"}}
+    export = {"context": context_name(spec.name, tenant.name)}
     own = tenant_values(tenant, dedicated=tenant.name in tenant_nodes(spec))
+    if not spec.cluster.own:
+        own = merged(own, with_value(STORAGE_CLASS, value_at(tenant.values, STORAGE_CLASS) or ""))
+        own = merged(own, _registries(spec, own), _pull_secrets(spec))
+    elif port is not None:
+        service["httpsNodePort"] = port.node_port
+        export["server"] = port.server
+    access = {"controlPlane": {"service": service}, "exportKubeConfig": export}
     return merged(_runtime_values(spec, tenant), own, access)
+
+
+def _registries(spec: LabSpec, values: dict[str, Any]) -> dict[str, Any]:
+    """The images of the control plane and of DNS by the mirrors of the lab file, which nodes of others do not know."""
+    mirrors = spec.supply.mirrors
+    layers = []
+    for path in ("controlPlane.statefulSet.image.registry", "controlPlane.distro.k8s.image.registry"):
+        registry = str(value_at(values, path) or _REGISTRY)
+        layers.append(with_value(path, without_scheme(mirrors[registry])) if registry in mirrors else {})
+    dns = str(value_at(values, _DNS_IMAGE) or "")
+    return merged(*layers, with_value(_DNS_IMAGE, mirrored(dns, mirrors)) if mirrored(dns, mirrors) != dns else {})
+
+
+def _pull_secrets(spec: LabSpec) -> dict[str, Any]:
+    """Pull secrets of the control plane, and of all pods that the tenant syncs."""
+    secrets = {"imagePullSecrets": [{"name": name} for name in spec.supply.pull_secrets]}
+    accounts = ("serviceAccount", "workloadServiceAccount")
+    return {"controlPlane": {"advanced": dict.fromkeys(accounts, secrets)}} if spec.supply.pull_secrets else {}
 
 
 def tenant_images(tenant: TenantSpec) -> tuple[str, ...]:
@@ -90,11 +125,11 @@ def tenant_images(tenant: TenantSpec) -> tuple[str, ...]:
     values = tenant_values(tenant)
     registry = value_at(values, "controlPlane.advanced.defaultImageRegistry")
     distro = value_at(values, "controlPlane.distro.k8s.image") or {}
-    kubernetes = {"registry": "ghcr.io", "repository": "loft-sh/kubernetes", **distro}
+    kubernetes = {"registry": _REGISTRY, "repository": "loft-sh/kubernetes", **distro}
     kubernetes["tag"] = value_at(values, "controlPlane.distro.k8s.version") or kubernetes.get("tag")
     control = value_at(values, "controlPlane.statefulSet.image") or {}
     found = [_reference(control, registry), _reference(kubernetes, registry)]
-    dns = value_at(values, "controlPlane.coredns.deployment.image")
+    dns = value_at(values, _DNS_IMAGE)
     if dns and value_at(values, "controlPlane.coredns.enabled") is not False:
         found.append(f"{registry}/{dns}" if registry else dns)
     if value_at(values, "sync.toHost.pods.rewriteHosts.enabled"):

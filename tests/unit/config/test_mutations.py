@@ -24,8 +24,8 @@ from lab.steps.cluster.ports import ClusterPorts
 from lab.steps.kai.values import kai_values
 from lab.steps.queues import queue_documents
 from lab.steps.registry_mirrors import mirror_files
-from lab.tenants.vcluster.access import Port
 from lab.tenants.vcluster.values import release_values, tenant_images
+from tests.support.specs import PORT
 
 COUNT = 1000
 SEED = 17
@@ -183,7 +183,7 @@ def render(file: Path) -> None:
     mirror_files(spec.supply.mirrors, "172.18.0.1")
     for tenant in spec.tenants:
         tenant_images(tenant)
-        release_values(spec, tenant, Port(1024, 30000))
+        release_values(spec, tenant, PORT if spec.cluster.own else None)
     if spec.gpu.mode == "auto":
         spec = spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"mode": "simulated"})})
     gpu_steps(spec)

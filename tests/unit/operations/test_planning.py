@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec, load_profile
-from lab.operations.planning import no_kai_notice, resolve_scheduler
+from lab.operations.planning import items_needed, loading_steps, no_kai_notice, resolve_scheduler
 from lab.supply import Choice, Item
+from tests.support.specs import EXISTING, lab_spec, tenant_spec
 
 
 class NoKai:
@@ -44,3 +45,23 @@ def test_tenants_are_called_by_the_scheduler_that_they_have() -> None:
     resolved, _ = fallen_back(spec)
     words = "my-vcluster (default scheduler, without the host's KAI), research-cluster (default)"
     assert resolved.tenants_in_words == words
+
+
+class Cache:
+    """A supply that has everything."""
+
+    def choose(self, items: list[Item]) -> dict[Item, Choice]:
+        return {item: Choice(item, "present", "cache", ()) for item in items}
+
+    def item(self, kind: str, name: str, version: str = "") -> Item:
+        return Item(kind, name, version)
+
+
+def test_tenants_of_an_existing_cluster_load_no_images_into_nodes() -> None:
+    supply: Any = Cache()
+    tenant = tenant_spec("default")
+    spec = lab_spec(cluster=EXISTING, gpus="none", scheduler="default", tenants=[tenant.model_dump()])
+    assert loading_steps(spec, tenant, supply) == ()
+    needed = [str(item) for item in items_needed(spec, supply)]
+    assert needed == ["chart vcluster 0.36.1", "binary helm", "binary kubectl"]
+    assert "binary kubectl" not in map(str, items_needed(spec.model_copy(update={"tenants": ()}), supply))

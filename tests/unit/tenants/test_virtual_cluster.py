@@ -10,7 +10,7 @@ from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
 from lab.tenants.vcluster import access
 from lab.tenants.vcluster.values import release_values
-from tests.support.builders import release_secret, running_pod
+from tests.support.builders import node, release_secret, running_pod
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
 from tests.support.specs import EXISTING, PORT
@@ -180,8 +180,67 @@ def test_observe_shows_a_changed_value(world: LabWorld) -> None:
 
 @pytest.mark.parametrize("labels", [{}, {"kailab": "other"}])
 def test_undo_keeps_a_namespace_of_another_owner(runner: FakeRunner, tmp_path: Path, labels: dict[str, str]) -> None:
-    world = tenant_world(runner, tmp_path, cluster=EXISTING)
+    world = tenant_world(runner, tmp_path, cluster=EXISTING, gpus="none")
     world.api.put("Namespace", SPACE, metadata={"labels": labels})
     assert world.tenants["team-a"].cluster.healthy()
     step_of(world).undo(world.ctx)
     assert world.log == ["close"]  # the connection to its API: the kubeconfig is deleted
+
+
+@pytest.fixture
+def existing(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabWorld:
+    """A tenant on a cluster of others, whose API answers at the first address."""
+    world = tenant_world(runner, tmp_path, cluster=EXISTING, gpus="none")
+    world.ctx.journal.released("port", "team-a")
+    port = {"name": "https", "port": 443, "nodePort": 31000}
+    world.api.put("Service", "team-a", SPACE, spec={"ports": [port]})
+    world.api.put(
+        "Secret", "pull", "default", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "e30="}
+    )
+    world.api.add(node("one", status={"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}))
+    monkeypatch.setattr("lab.tenants.vcluster.existing_access._answers", lambda *_: True)
+    monkeypatch.setattr(access, "answers", lambda *_: True)
+    return world
+
+
+def test_tenant_of_an_existing_cluster_has_neither_port_nor_storage_of_the_lab(existing: LabWorld) -> None:
+    world, upgrade = existing, existing.helm("upgrade")
+    assert step_of(world).observe(world.ctx).state is State.ABSENT
+    run_control_plane(world, "https://localhost:8443")
+    step_of(world).apply(world.ctx)
+    assert "apply StorageClass kailab" not in world.log
+    values = json.loads(upgrade.calls[0].stdin)
+    assert values == release_values(world.spec, world.spec.tenants[0], None)
+    assert values["controlPlane"]["service"] == {"spec": {"type": "NodePort"}}
+    assert values["controlPlane"]["statefulSet"]["persistence"]["volumeClaim"]["storageClass"] == ""
+    assert "https://10.0.0.1:31000" in world.paths.tenant_kubeconfig("team-a").read_text()
+    world.api.put("Namespace", SPACE, metadata={"labels": {"kailab": "demo"}})
+    world.api.add(release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster"))
+    seen = step_of(world).observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.READY, "https://10.0.0.1:31000 (NodePort)")
+
+
+def test_pull_secrets_are_copied_to_the_namespace_of_the_tenant(existing: LabWorld) -> None:
+    world = existing
+    supply = world.spec.supply.model_copy(
+        update={"pull_secrets": ("pull",), "mirrors": {"ghcr.io": "mirror.example/x"}}
+    )
+    world.spec = world.spec.model_copy(update={"supply": supply})
+    upgrade = world.helm("upgrade")
+    run_control_plane(world)
+    step_of(world).apply(world.ctx)
+    copy = world.api.get("Secret", "pull", SPACE) or {}
+    assert (copy["metadata"]["labels"], copy["data"]) == ({"kailab": "demo"}, {".dockerconfigjson": "e30="})
+    control = json.loads(upgrade.calls[0].stdin)["controlPlane"]
+    assert control["advanced"]["serviceAccount"] == {"imagePullSecrets": [{"name": "pull"}]}
+    assert control["advanced"]["workloadServiceAccount"] == {"imagePullSecrets": [{"name": "pull"}]}
+    assert control["statefulSet"]["image"]["registry"] == "mirror.example/x"
+    assert control["distro"]["k8s"]["image"]["registry"] == "mirror.example/x"
+    assert control["coredns"]["deployment"]["image"] == "registry.k8s.io/coredns/coredns:v1.12.4"
+
+
+def test_objects_of_the_chart_are_known_beforehand(existing: LabWorld) -> None:
+    existing.helm("template", out="apiVersion: v1\nkind: Service\nmetadata: {name: team-a}\n")
+    space, service = step_of(existing).creates(existing.ctx)
+    assert (space["kind"], space["metadata"]["name"], service["kind"]) == ("Namespace", SPACE, "Service")
+    assert existing.log == ["helm template team-a"]

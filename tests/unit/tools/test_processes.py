@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil  # noqa: TID251 - to be replaced
 import pytest
 
-from lab.tools.processes import STARTED, Process, command_line, processes_naming
+from lab.tools.processes import STARTED, Process, command_line, end_processes_naming, processes_naming
 
 DEMO = Path("/state/demo")
 
@@ -71,3 +71,33 @@ def test_processes_that_kailab_started(
 def test_command_line_of_missing_process_is_empty() -> None:
     assert command_line(os.getpid())
     assert command_line(2**22 + 1) == []  # above the largest pid_max that Linux allows
+
+
+class Started:
+    """A process that kailab started, with its children; ``deaf`` ignores SIGTERM."""
+
+    def __init__(self, pid: int, ended: list[str], *children: Started, deaf: bool = False) -> None:
+        self.pid, self.ended, self._children, self._deaf = pid, ended, children, deaf
+        self.alive = True
+
+    def children(self, *, recursive: bool) -> tuple[Started, ...]:
+        return self._children
+
+    def terminate(self) -> None:
+        self.ended.append(f"terminate {self.pid}")
+        self.alive = self._deaf
+
+    def kill(self) -> None:
+        self.ended.append(f"kill {self.pid}")
+        self.alive = False
+
+
+def test_started_processes_end_with_their_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    loop = Started(7, ended, Started(8, ended, deaf=True))
+    found = [Process(7, "sh", started=True), Process(9, "vi", started=False)]
+    monkeypatch.setattr("lab.tools.processes.processes_naming", lambda _: found)
+    monkeypatch.setattr(psutil, "Process", {7: loop}.__getitem__)
+    monkeypatch.setattr(psutil, "wait_procs", lambda some, _: ([], [one for one in some if one.alive]))
+    end_processes_naming(DEMO)
+    assert ended == ["terminate 7", "terminate 8", "kill 8"]

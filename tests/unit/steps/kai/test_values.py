@@ -15,7 +15,8 @@ from lab.steps.kai.values import (
     own_hooks,
     release_values,
 )
-from tests.support.specs import EXISTING, lab_spec
+from lab.tenants.vcluster.inner_lab import inner_spec
+from tests.support.specs import EXISTING, lab_spec, tenant_spec
 
 
 def test_values_of_the_default_lab() -> None:
@@ -166,3 +167,16 @@ def test_needs_depend_on_gpus_and_provider() -> None:
     assert kai.Kai(lab_spec()).needs == ("network", "gpu-nodes")
     assert kai.Kai(lab_spec(gpus="none")).needs == ("network",)
     assert kai.Kai(lab_spec(cluster=EXISTING)).needs == ("network",)
+
+
+def test_existing_clusters_pull_from_mirrors_with_secrets() -> None:
+    supply = {"mirrors": {"ghcr.io": "mirror.example/x"}, "pullSecrets": ["pull"]}
+    spec = lab_spec(cluster=EXISTING, gpus="none", supply=supply)
+    values = kai_values(spec)["global"]
+    assert values["registry"] == "mirror.example/x/kai-scheduler/kai-scheduler"
+    assert values["imagePullSecrets"] == [{"name": "pull"}]
+    inside = kai_values(inner_spec(spec, tenant_spec("own-kai", nodes=("one",))))["global"]
+    assert inside["registry"] == values["registry"]
+    assert "imagePullSecrets" not in inside
+    nodes_of_the_lab = lab_spec(supply={"mirrors": supply["mirrors"]})
+    assert kai_values(nodes_of_the_lab)["global"]["registry"] == "ghcr.io/kai-scheduler/kai-scheduler"

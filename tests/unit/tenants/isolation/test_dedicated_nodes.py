@@ -18,6 +18,7 @@ from tests.support.explain_world import pod
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
+from tests.support.specs import EXISTING, lab_spec
 
 FIRST, SECOND, THIRD = "kailab-demo-worker", "kailab-demo-worker2", "kailab-demo-worker3"
 
@@ -202,7 +203,7 @@ def test_pods_of_others_with_gpus_on_a_dedicated_node_are_drift(world: LabWorld,
 def test_unmark_affects_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     assert marked_nodes(nodes.cluster, "ml") == (THIRD,)
-    unmark_nodes(nodes.cluster, "ml")
+    unmark_nodes(world.ctx, "ml")
     assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: (None, [])}
     assert marked_nodes(nodes.cluster, "ml") == ()
 
@@ -211,3 +212,73 @@ def test_undo_unmarks_all_nodes(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     STEP.undo(world.ctx)
     assert {mark for mark, _ in nodes.marks().values()} == {None}
+
+
+@pytest.fixture
+def existing(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    """Two nodes of a cluster of others, one of which the lab file names."""
+    tenants = [own("ml", nodes=("gpu-1.example",)).model_dump()]
+    world = LabWorld(lab_spec(cluster=EXISTING, gpus="none", scheduler="default", tenants=tenants), runner, tmp_path)
+    nodes = world.api = Nodes(world.log)
+    for name in (FIRST, SECOND, THIRD):
+        nodes.remove("Node", name)
+    nodes.node("gpu-1.example")
+    nodes.node("gpu-2")
+    return world
+
+
+def test_named_nodes_of_an_existing_cluster_are_recorded_before_they_are_marked(existing: LabWorld) -> None:
+    world, step = existing, TenantNodes(existing.spec)
+    world.api.react("patch", "Node", lambda _: recorded.append(world.owned("node-mark")))
+    recorded: list[list[str]] = []
+    step.apply(world.ctx)
+    assert recorded == [["gpu-1.example"]]
+    assert world.api.marks()["gpu-1.example"] == ("ml", [taint("ml")])  # type: ignore[attr-defined]
+    assert step.observe(world.ctx).state is State.READY
+    step.apply(world.ctx)
+    step.undo(world.ctx)
+    assert world.api.marks() == {"gpu-1.example": (None, []), "gpu-2": (None, [])}  # type: ignore[attr-defined]
+    assert world.owned("node-mark") == []
+
+
+def test_marks_of_a_lab_that_has_lost_its_journal_are_found_by_its_label(existing: LabWorld) -> None:
+    world = existing
+    TenantNodes(world.spec).apply(world.ctx)
+    world.ctx.journal.released("node-mark", "gpu-1.example")
+    labels = (world.api.get("Node", "gpu-1.example") or {})["metadata"]["labels"]
+    assert labels == {"kubernetes.io/hostname": "gpu-1.example", NODE_LABEL: "ml", "kailab": "demo"}
+    unmark_nodes(world.ctx, "ml")
+    labels = (world.api.get("Node", "gpu-1.example") or {})["metadata"]["labels"]
+    assert labels == {"kubernetes.io/hostname": "gpu-1.example"}
+
+
+def test_nodes_that_others_have_marked_stay(existing: LabWorld) -> None:
+    world, step = existing, TenantNodes(existing.spec)
+    world.api.node("gpu-2", "ops", taint("ops"))  # type: ignore[attr-defined]
+    step.apply(world.ctx)
+    assert step.observe(world.ctx).state is State.READY
+    unmark_nodes(world.ctx, "ops")
+    step.undo(world.ctx)
+    assert world.api.marks()["gpu-2"] == ("ops", [taint("ops")])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("gone", "node gpu-1.example does not exist"),
+        ("marked", "node gpu-1.example is already dedicated to tenant ml"),
+        ("used", "pod team/train on gpu-1.example, which is dedicated to tenant ml"),
+    ],
+)
+def test_unfit_nodes_are_refused_before_any_change(existing: LabWorld, what: str, message: str) -> None:
+    world = existing
+    if what == "gone":
+        world.api.remove("Node", "gpu-1.example")
+    elif what == "marked":  # another lab's tenant of the same name
+        world.api.node("gpu-1.example", "ml")  # type: ignore[attr-defined]
+    else:
+        world.api.add(pod("train", namespace="team", node="gpu-1.example", gpus=1))
+    with pytest.raises(LabError) as refused:
+        TenantNodes(world.spec).apply(world.ctx)
+    assert refused.value.evidence == (message,)
+    assert (world.log, world.owned("node-mark")) == ([], [])

@@ -12,10 +12,10 @@ import yaml
 from lab.errors import LabError
 from lab.session.private_file import write_private
 from lab.tenants.vcluster import access
-from lab.tenants.vcluster.access import Port
+from lab.tenants.vcluster.access import Endpoint
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
-from tests.support.specs import lab_spec
+from tests.support.specs import lab_spec, published
 
 
 @pytest.fixture
@@ -27,22 +27,24 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
 
 
 def test_tenant_of_the_lab_file_has_its_own_port(world: LabWorld) -> None:
-    assert access.claim_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
+    assert (
+        access.claim_port(world.ctx, "team-a") == access.find_endpoint(world.ctx, "team-a") == published(41000, 30440)
+    )
 
 
-def test_find_port_claims_no_port(world: LabWorld) -> None:
-    assert access.find_port(world.ctx, "team-b") is None
+def test_find_endpoint_claims_no_port(world: LabWorld) -> None:
+    assert access.find_endpoint(world.ctx, "team-b") is None
     assert world.owned("port") == ["team-a", "spare-0", "spare-1"]
 
 
 def test_added_tenant_claims_a_spare_port(world: LabWorld) -> None:
-    assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
-    assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
+    assert access.claim_port(world.ctx, "team-b") == published(41001, 30441)
+    assert access.claim_port(world.ctx, "team-b") == published(41001, 30441)
     assert sorted(world.owned("port")) == ["spare-1", "team-a", "team-b"]
 
 
 def test_concurrent_claims_return_different_ports(world: LabWorld) -> None:
-    found: list[Port] = []
+    found: list[Endpoint] = []
     threads = [
         threading.Thread(target=lambda name=name: found.append(access.claim_port(world.ctx, name)))  # type: ignore[misc]
         for name in ("team-b", "team-c")
@@ -64,8 +66,8 @@ def test_claim_without_spare_ports_is_refused(world: LabWorld) -> None:
 def test_port_of_a_killed_claim_is_not_given_twice(world: LabWorld) -> None:
     """Killed between the record of the tenant's port and the release of the spare one."""
     world.ctx.journal.owns("port", "team-b", "tenant:team-b", host="41001", node="30441")
-    assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
-    assert access.claim_port(world.ctx, "team-c") == Port(41002, 30442)
+    assert access.claim_port(world.ctx, "team-b") == published(41001, 30441)
+    assert access.claim_port(world.ctx, "team-c") == published(41002, 30442)
     with pytest.raises(LabError, match="no published port is left"):
         access.claim_port(world.ctx, "team-d")
 
@@ -74,7 +76,7 @@ def test_port_of_a_killed_release_is_not_given_twice(world: LabWorld) -> None:
     """Killed between the record of the spare port and the release of the tenant's; the release is repeated."""
     world.ctx.journal.owns("port", "spare-2", "cluster", host="41000", node="30440")
     access.release_port(world.ctx, "team-a")
-    assert len({access.claim_port(world.ctx, name).host for name in ("a", "b", "c")}) == 3
+    assert len({access.claim_port(world.ctx, name).server for name in ("a", "b", "c")}) == 3
     with pytest.raises(LabError, match="no published port is left"):
         access.claim_port(world.ctx, "d")
 
@@ -82,15 +84,15 @@ def test_port_of_a_killed_release_is_not_given_twice(world: LabWorld) -> None:
 def test_released_port_can_be_claimed_again(world: LabWorld) -> None:
     access.release_port(world.ctx, "team-a")
     access.release_port(world.ctx, "team-a")
-    assert access.find_port(world.ctx, "team-a") is None
-    claimed = {access.claim_port(world.ctx, f"t{n}").host for n in range(3)}
-    assert claimed == {41000, 41001, 41002}
+    assert access.find_endpoint(world.ctx, "team-a") is None
+    claimed = {access.claim_port(world.ctx, f"t{n}").server for n in range(3)}
+    assert claimed == {f"https://127.0.0.1:{port}" for port in (41000, 41001, 41002)}
 
 
 def test_damaged_journal_entry_is_named(world: LabWorld) -> None:
     world.ctx.journal.owns("port", "team-x", "cluster", host="many", node="30449")
     with pytest.raises(LabError, match="entry for port team-x is damaged"):
-        access.find_port(world.ctx, "team-x")
+        access.find_endpoint(world.ctx, "team-x")
 
 
 def secret(server: str) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def secret(server: str) -> dict[str, Any]:
 
 
 def test_kubeconfig_is_used_once_it_points_to_the_port_of_the_tenant() -> None:
-    port = Port(41000, 30440)
+    port = published(41000, 30440)
     assert access.kubeconfig_in({"metadata": {}}, port) is None
     assert access.kubeconfig_in(secret("https://localhost:8443"), port) is None
     text = access.kubeconfig_in(secret("https://127.0.0.1:41000"), port)

@@ -127,7 +127,7 @@ def test_owner_references_with_kai_are_a_warning(chart: Path) -> None:
         ),
         (
             {"exportKubeConfig": {"server": "https://x"}},
-            "values.exportKubeConfig.server: set by the lab, which publishes the port; remove it",
+            "values.exportKubeConfig.server: set by the lab, which makes the tenant reachable; remove it",
         ),
         (
             {"exportKubeConfig": {"secret": {"name": "a"}, "additionalSecrets": [{"name": "b"}]}},
@@ -155,9 +155,12 @@ def test_problems_of_all_tenants_are_reported_together(chart: Path) -> None:
     )
 
 
-def test_tenants_on_an_existing_cluster_are_refused(chart: Path) -> None:
-    with pytest.raises(SpecError, match="provider 'existing'"):
-        validate_tenants(lab_spec(cluster=EXISTING, tenants=[tenant_spec(quota={"gpus": 1}).model_dump()]), chart)
+def test_tenants_on_an_existing_cluster_are_validated(chart: Path) -> None:
+    tenants = [tenant_spec("default", values=values).model_dump() for values in ({}, {"slep": {}})]
+    existing = {"cluster": EXISTING, "gpus": "none"}
+    assert validate_tenants(lab_spec(tenants=tenants[:1], **existing), chart) == ()
+    with pytest.raises(SpecError, match="slep: unknown key"):
+        validate_tenants(lab_spec(tenants=tenants[1:], **existing), chart)
 
 
 def test_chart_is_not_read_without_tenants(tmp_path: Path) -> None:
