@@ -93,8 +93,9 @@ def start_load(place: WorkloadNamespace, queue: str, line: VersionLine, *, shari
     elif not free.gpus and free.share < sum(LOAD_FRACTIONS):
         found.append(SmokeTest("fractions", skipped=lacking, unproven=bool(total)))
     else:
-        shares = [fraction_pod(f"load-{part:g}", fraction=part, queue=queue) for part in LOAD_FRACTIONS]
-        found.append(_start(place, "fractions", shares))
+        # without a dot in the name, which KAI before 0.16.5 puts into the name of a volume (dotted-pod-names)
+        pods = (fraction_pod(f"load-{n}", fraction=part, queue=queue) for n, part in enumerate(LOAD_FRACTIONS, 1))
+        found.append(_start(place, "fractions", [*pods]))
     if FreeGpus.of(_nodes(place)).gpus:
         found.append(_start(place, "gpu", [gpu_pod(WHOLE, queue=queue)]))
     else:
