@@ -153,7 +153,11 @@ class Stranger:
                     },
                 }
             )
-        self.cluster.apply(docs, retry=60)  # KAI's webhooks answer a moment after its pods are Ready
+        kubectl = [self.supply.binary("kubectl"), "--kubeconfig", self.kubeconfig, "--context", self.context]
+        command, text = [*kubectl, "apply", "-f", "-"], yaml.safe_dump_all(docs)
+        # KAI's webhooks answer a moment after its pods are Ready
+        done = self.cluster.poll(lambda: self.run.run(command, stdin=text, check=False).code == 0, timeout=60)
+        assert done, "kubectl apply of the stranger's workloads"
         names = {"train"} if gpus else set()
         self.cluster.wait_ready("Deployment", "web", SPACE, timeout=120)
         if names:
