@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.engine.step import Observed, State, Step
-from lab.errors import LabError, NotPermitted
+from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube import Cluster
 from lab.kube.access_review import DryRun, Permission, dry_run, for_documents, missing, role
-from lab.operations.planning import Plan
+from lab.operations.planning import Plan, images_of_charts
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.session.step import LabStep
 from lab.snapshot.inventory import Inventory, inventory
+from lab.supply.registry import has_manifest, mirrored
 
 MANY_PODS = 100
 """Running pods of others from which a cluster counts as production."""
+
+MISSING = "missing"
+"""Of an image: neither on a node nor in its registry."""
 
 _EVERYTHING = Permission("*", "*", "*")
 
@@ -36,6 +41,8 @@ class Preview:
     role: tuple[Json, ...] = ()
     """Roles and bindings that grant these, for an administrator to apply."""
     dry_run: DryRun = field(default_factory=lambda: DryRun((), ()))
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Image of the charts → where the nodes have it from: nodes, registry, missing or unknown."""
 
     @property
     def production(self) -> str:
@@ -53,6 +60,12 @@ class Preview:
                 f"{self.inventory.user or 'the user'} lacks {len(self.missing)} permissions in the cluster",
                 evidence=[str(one) for one in self.missing[:12]],
                 fix="'lab plan --role' prints a Role with exactly these, for an administrator to apply",
+            )
+        if lost := [image for image, where in self.images.items() if where == MISSING]:
+            raise Unavailable(
+                f"{len(lost)} images that the lab needs are neither on the nodes nor in their registries",
+                evidence=lost,
+                fix="push them there, or name a registry that has them in supply.mirrors",
             )
         if self.dry_run.problems:
             raise LabError(
@@ -76,7 +89,19 @@ def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed]) -> Preview | Non
     lacking = _missing(cluster, docs)
     tried = DryRun((), ()) if lacking else dry_run(cluster, docs)
     roles = tuple(role(cluster, lacking, f"kailab-{lab.spec.name}"))
-    return Preview(found, tuple(map(_title, docs)), lacking, roles, tried)
+    return Preview(found, tuple(map(_title, docs)), lacking, roles, tried, _images(lab))
+
+
+def _images(lab: Lab) -> dict[str, str]:
+    """Where the nodes get each image of the charts from. A kubelet reports 50 images at most, so some may be hidden."""
+    lists = [node.get("status", {}).get("images") or [] for node in lab.cluster.list("Node")]
+    there = {name for images in lists for image in images for name in image.get("names") or []}
+    wanted = [mirrored(image, lab.spec.supply.mirrors) for image in images_of_charts(lab.spec)]
+    with ThreadPoolExecutor(8, thread_name_prefix="images") as pool:
+        asked = [image for image in dict.fromkeys(wanted) if image not in there]
+        answers = dict(zip(asked, pool.map(has_manifest, asked), strict=True))
+    words = {True: "registry", False: MISSING, None: "unknown"}
+    return {image: "nodes" if image in there else words[answers[image]] for image in wanted}
 
 
 def _title(doc: Json) -> str:

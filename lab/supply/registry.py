@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from lab import sums
 from lab.supply.cache import replacing, scratch
 from lab.supply.download import verify
+from lab.tools import http
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Runner
 from lab.tools.retry import retried
 
 _CONNECT_SECONDS = 2.0
+_MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
 
 
 def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:
@@ -112,3 +122,37 @@ def pull_chart(helm: Path, reference: str, version: str, run: Runner, target: Pa
 def is_local(reference: str) -> bool:
     """Whether a reference or host is on this machine, for which engines use plain HTTP."""
     return reference.split("/")[0].split(":")[0] in ("localhost", "127.0.0.1")
+
+
+def has_manifest(reference: str, timeout: float = 5.0) -> bool | None:
+    """Whether a registry has an image, asked without a container engine; None where it does not say.
+
+    Uses the anonymous token that the registry offers (distribution spec, token authentication). Images that need
+    credentials are unknown: those of the nodes are not here.
+    """
+    from urllib3.exceptions import HTTPError  # noqa: TID251 - the errors of lab.tools.http
+
+    host, _, rest = reference.partition("/")
+    name, _, tag = rest.partition("@") if "@" in rest else rest.rpartition(":")
+    if not name:
+        return None
+    scheme, host = "http" if is_local(reference) else "https", "registry-1.docker.io" if host == "docker.io" else host
+    url, accept = f"{scheme}://{host}/v2/{name}/manifests/{tag}", {"Accept": ", ".join(_MANIFESTS)}
+    try:
+        answer = http.get(url, timeout, os.environ, accept)
+        if answer.status == 401 and (ask := _token_address(answer.headers.get("WWW-Authenticate", ""))):
+            token = json.loads(http.get(ask, timeout, os.environ).read())
+            bearer = {"Authorization": f"Bearer {token.get('token') or token.get('access_token')}"}
+            answer = http.get(url, timeout, os.environ, {**accept, **bearer})
+    except (HTTPError, OSError, ValueError):
+        return None
+    return {200: True, 404: False}.get(answer.status)
+
+
+def _token_address(challenge: str) -> str:
+    """Where a registry's Bearer challenge sends its client; empty for another one."""
+    if not challenge.startswith("Bearer "):
+        return ""
+    fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    realm = fields.pop("realm", "")
+    return f"{realm}?{urlencode(fields)}" if realm else ""

@@ -49,6 +49,10 @@ def _existing(page: TextWriter, found: Preview) -> None:
     write_inventory(page, found.inventory)
     page.heading("Objects to create", count(len(found.objects), "object"))
     page.line(", ".join(found.objects), indent=2)
+    for where in ("missing", "unknown"):
+        if names := [image for image, seen in found.images.items() if seen == where]:
+            why = "in no registry" if where == "missing" else "not on the nodes; its registry does not say"
+            page.marked("fail" if where == "missing" else "warn", f"{', '.join(names)}: {why}", indent=2)
     if found.production:
         page.marked("warn", f"looks like production: {found.production}; lab up needs --yes-i-mean", indent=2)
     if found.missing:

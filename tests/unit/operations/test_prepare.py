@@ -51,6 +51,7 @@ def api(monkeypatch: pytest.MonkeyPatch, asked_for: list[Item]) -> FakeApiServer
     monkeypatch.setattr(operation, "doctor", lambda *_, **__: (no_engine, full))
     monkeypatch.setattr(operation, "connect", lambda spec: server.cluster)
     monkeypatch.setattr(Session, "cluster", lambda *_: server.cluster)
+    monkeypatch.setattr("lab.operations.preview.has_manifest", lambda _: None)
     return server
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab.errors import LabError, NotPermitted
+from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube.access_review import DryRun, Permission
-from lab.operations.preview import MANY_PODS, Preview
+from lab.operations.preview import MANY_PODS, MISSING, Preview
 from lab.snapshot.inventory import inventory
 from tests.support.access_reviews import permit
 from tests.support.builders import node
@@ -47,3 +47,9 @@ def test_mark_or_many_pods_of_others_mean_production(found: Preview) -> None:
     assert "marked" in marked.production
     busy = replace(found, inventory=replace(found.inventory, foreign={"shop": MANY_PODS + 1}))
     assert busy.production == f"{MANY_PODS + 1} pods of others run in it"
+
+
+def test_image_that_is_nowhere_ends_the_run_before_it_begins(found: Preview) -> None:
+    with pytest.raises(Unavailable, match="1 images") as caught:
+        replace(found, images={"r/kai:1": MISSING, "r/binder:1": "nodes", "r/x:1": "unknown"}).refuse()
+    assert caught.value.evidence == ("r/kai:1",)
