@@ -120,7 +120,14 @@ def test_upgrade_and_back_under_load(cli: Cli) -> None:
         assert (back["verdict"], back["now"]) == ("green", older)
         assert cli("status", "--name", NAME, "--json").json()["ok"]
         assert (cluster.get("Pod", "steady", SPACE) or {})["metadata"]["uid"] == before
-        assert not [line for line in traces_in(cluster) - traces if "kailab-" in line or "t-" in line]
+        cluster.wait(
+            "Namespace",
+            lambda spaces: not [one for one in spaces if one["metadata"]["name"].startswith("t-")],
+            timeout=120,
+            what="the namespaces of the rehearsals are gone",
+        )
+        left = [line for line in traces_in(cluster) - traces if "kailab-" in line or line.startswith("Queue")]
+        assert left == []
 
 
 def test_killed_changes_finish(cli: Cli) -> None:
