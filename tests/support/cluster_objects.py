@@ -38,7 +38,14 @@ def objects_in(cluster: Cluster) -> dict[str, str]:
 
     with ThreadPoolExecutor(8) as pool:
         lists = pool.map(read, [resource.qualified_kind for resource in kinds.values()])
-        return dict(_content(obj) for objects in lists for obj in objects)
+        return dict(_content(obj) for objects in lists for obj in objects if not _by_controller(obj))
+
+
+def _by_controller(obj: dict[str, Any]) -> bool:
+    """Whether an object is a controller's, which makes it again under another name; the controller counts."""
+    return obj["kind"] == "Pod" and any(
+        owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or []
+    )
 
 
 def _content(obj: dict[str, Any]) -> tuple[str, str]:
