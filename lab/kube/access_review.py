@@ -18,6 +18,8 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 _OF_OBJECT = ("get", "patch", "delete")
 _OF_COLLECTION = ("list", "watch", "create")
 _AT_ONCE = 16
+_NOT_TRIED = ("does not support dry run", "failed calling webhook")
+"""Answers about webhooks: one that takes no dry run, and one whose pod does not answer at the moment."""
 
 Docs = Sequence[Mapping[str, Any]]
 
@@ -107,14 +109,14 @@ class DryRun:
     problems: tuple[str, ...]
     """Objects that it refuses, and why; one line each."""
     not_tried: tuple[str, ...]
-    """Objects whose namespace, kind or role does not exist yet, or whose webhook takes no dry run; one line each."""
+    """Objects whose namespace, kind or role does not exist yet, or whose webhook takes no dry run or does not answer; one line each."""
 
 
 def dry_run(cluster: Cluster, docs: Docs) -> DryRun:
     """Apply objects as a server-side dry run. Raises ApiFailed only where the server does not answer."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="dry-run") as pool:
         refused = [(doc, error) for doc, error in zip(docs, pool.map(_try(cluster), docs), strict=True) if error]
-    later = [error.status == 404 or "does not support dry run" in error.what for _, error in refused]
+    later = [error.status == 404 or any(text in error.what for text in _NOT_TRIED) for _, error in refused]
     lines = [_line(doc, error) for doc, error in refused]
     return DryRun(
         tuple(itertools.compress(lines, (not late for late in later))), tuple(itertools.compress(lines, later))

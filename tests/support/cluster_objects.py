@@ -51,6 +51,9 @@ def _by_controller(obj: dict[str, Any]) -> bool:
 def _content(obj: dict[str, Any]) -> tuple[str, str]:
     meta = {key: value for key, value in obj["metadata"].items() if key not in _META}
     rest = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+    if obj["kind"] == "Node":  # the node controller's taints follow the node's state, some seconds later
+        taints = [one for one in obj["spec"].get("taints") or [] if not one["key"].startswith("node.kubernetes.io/")]
+        rest["spec"] = {**obj["spec"], "taints": taints}
     title = f"{obj['apiVersion']} {obj['kind']} {meta.get('namespace', '')}/{meta['name']}"
     return title, json.dumps({**rest, "metadata": meta}, sort_keys=True)
 
