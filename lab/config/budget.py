@@ -27,3 +27,16 @@ def with_budget(spec: Spec) -> Spec:
     own = spec.queues or (QueueSpec(name=f"{name}-default"),)
     below = (queue if queue.parent else queue.model_copy(update={"parent": name}) for queue in own)
     return spec.model_copy(update={"queues": (top, *below)})
+
+
+def top_queue(spec: LabFields) -> str:
+    """The queue above the lab's queues, with its budget; empty without one."""
+    limited = not spec.cluster.own and spec.budget.gpus is not None
+    return spec.name if limited and any(queue.name == spec.name for queue in spec.queues) else ""
+
+
+def quota_lacks(spec: LabFields) -> str:
+    """Reason why the lab's queues have no quota of GPUs for pods that are not preemptible; empty if they have."""
+    if not top_queue(spec) or spec.cluster.exclusive:
+        return ""
+    return f"needs quota: pods that are not preemptible; the budget of lab {spec.name} has none (cluster.exclusive)"

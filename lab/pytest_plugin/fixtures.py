@@ -13,17 +13,22 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from lab.config import TenantSpec
+from lab.config import QueueSpec, TenantSpec
+from lab.config.budget import quota_lacks
 from lab.config.node_assignment import beside_host_kai
-from lab.errors import LabError
+from lab.errors import LabError, WaitTimeout
 from lab.gpu.simulated.devices import gpus_of
 from lab.host.nvml import query
 from lab.kube import Cluster
-from lab.objects.isolation_labels import NODE_LABEL, namespace_labels
+from lab.objects.isolation_labels import namespace_labels
 from lab.objects.views import NodeView, PodView
-from lab.pytest_plugin.state import ATTACHED, NAMESPACES, required, uses, warn_renamed
+from lab.pytest_plugin.gpu_share import gpu_total, usable_nodes
+from lab.pytest_plugin.state import ATTACHED, NAMESPACES, PROBE_LACKING, required, uses, warn_renamed
 from lab.session.lab import Lab
+from lab.steps.queues import temporary_queues
+from lab.text import count
 from lab.workloads.namespace import Inside, WorkloadNamespace
+from lab.workloads.pods import IMAGE, cpu_pod
 
 HOST = "host"
 """Names the lab's own cluster where a tenant could be named."""
@@ -90,6 +95,8 @@ def _needs(request: pytest.FixtureRequest) -> None:
         mark = request.node.get_closest_marker(need)
         if mark is not None and (why := _lacks(request.getfixturevalue("lab"), mark)):
             _skip_or_fail(request.config, need, why)
+    if request.node.get_closest_marker("quota") and (why := quota_lacks(request.getfixturevalue("lab").spec)):
+        pytest.skip(why)
 
 
 def _lacks(lab: Lab, mark: pytest.Mark) -> str:
@@ -97,10 +104,23 @@ def _lacks(lab: Lab, mark: pytest.Mark) -> str:
         return kai_lacks(lab, str(next(iter(mark.args), mark.kwargs.get("version", ""))))
     least = int(mark.kwargs.get("min", 1))
     if mark.name == "gpus":
-        there, kind, mode = gpu_total(lab), "GPUs", f" ({lab.gpu_mode})"
-    else:
-        there, kind, mode = len(matching(lab.tenants, mark.args)), f"tenants ({' or '.join(mark.args) or 'any'})", ""
-    return f"needs {least} {kind}, lab {lab.spec.name} has {there}{mode}" if there < least else ""
+        return gpus_lack(lab, least, int(mark.kwargs.get("nodes", 1)), int(mark.kwargs.get("per_node", 1)))
+    there = len(matching(lab.tenants, mark.args))
+    kind = f"tenants ({' or '.join(mark.args) or 'any'})"
+    return f"needs {least} {kind}, lab {lab.spec.name} has {there}" if there < least else ""
+
+
+def gpus_lack(lab: Lab, least: int, nodes: int = 1, per_node: int = 1) -> str:
+    """Reason why tests may not use ``least`` GPUs, and ``per_node`` on each of ``nodes`` nodes; empty if they may."""
+    there = gpu_total(lab)
+    rest = "" if lab.spec.cluster.own else " that are free of others' pods and within its budget"
+    if there < least:
+        return f"needs {least} GPUs, lab {lab.spec.name} has {there} ({lab.gpu_mode}){rest}"
+    if nodes == per_node == 1:
+        return ""
+    fitting = sum(node.gpus >= per_node for node in usable_nodes(lab))
+    wanted = f"needs {count(nodes, 'node')} with {count(per_node, 'GPU')} each"
+    return f"{wanted}, lab {lab.spec.name} has {fitting}{rest}" if fitting < nodes else ""
 
 
 def kai_lacks(lab: Lab, wanted: str) -> str:
@@ -111,16 +131,6 @@ def kai_lacks(lab: Lab, wanted: str) -> str:
     if not wanted or SpecifierSet(wanted).contains(lab.kai_version, prereleases=True):
         return ""
     return f"needs KAI {wanted}, lab {lab.spec.name} has {lab.kai_version}"
-
-
-def gpu_total(lab: Lab) -> int:
-    """Allocatable GPUs of all nodes of the lab's own cluster, except tenants' dedicated nodes."""
-    return sum(node.gpus for node in shared_nodes(lab.cluster)) if lab.gpu_mode != "none" else 0
-
-
-def shared_nodes(cluster: Cluster) -> tuple[NodeView, ...]:
-    """Nodes that no tenant has as dedicated nodes: the host schedules to these."""
-    return tuple(node for node in map(NodeView.of, cluster.list("Node")) if NODE_LABEL not in node.labels)
 
 
 @pytest.fixture(scope="session")
@@ -170,10 +180,18 @@ def kind_cluster(lab: Lab, pytestconfig: pytest.Config) -> Any:
 
 
 @pytest.fixture(scope="session")
-def queue(lab: Lab) -> str:
-    """A queue for workloads: the lab file's first leaf with a GPU limit above 0, else KAI's ``default-queue``."""
+def queue(lab: Lab) -> Iterator[str]:
+    """A queue for workloads: the lab file's first leaf with a GPU limit above 0, else KAI's ``default-queue``.
+
+    Where the cluster is not the lab's own, a temporary queue instead of the last one, which belongs to others.
+    """
     leaves = [queue for queue in lab.spec.queues if queue.name in lab.spec.leaf_queues]
-    return next((q.name for q in leaves if q.gpu.limit), leaves[0].name if leaves else "default-queue")
+    if leaves or lab.spec.cluster.own or not lab.has_kai:
+        yield next((q.name for q in leaves if q.gpu.limit), leaves[0].name if leaves else "default-queue")
+        return
+    tree = (QueueSpec(name=lab.spec.name), QueueSpec(name="tests", parent=lab.spec.name))
+    with temporary_queues(lab.cluster, lab.spec.name, tree) as names:
+        yield names["tests"]
 
 
 @pytest.fixture
@@ -202,6 +220,8 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
     # If tenants have a KAI of their own, the host's KAI watches labelled namespaces only.
     host_labels = namespace_labels("host-kai", beside_host_kai=beside_host_kai(lab.spec))
     own_kai = {tenant.name for tenant in lab.tenants if tenant.mode == "own-kai"}
+    if why := _probe_lacks(request.config, lab):
+        pytest.skip(why)
 
     def create(tenant: str = "") -> WorkloadNamespace:
         opened = WorkloadNamespace.open(
@@ -226,6 +246,23 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
     with contextlib.ExitStack() as stack:
         for opened in created:
             stack.callback(opened.clear)
+
+
+def _probe_lacks(config: pytest.Config, lab: Lab) -> str:
+    """Reason why an existing cluster cannot start the suites' pods; empty if it can. Asked once in each process."""
+    if PROBE_LACKING not in config.stash:
+        config.stash[PROBE_LACKING] = ""
+        if not lab.spec.cluster.own:
+            trial = WorkloadNamespace.open(lab.spec.name, lab.cluster, "image")
+            try:
+                trial.submit(cpu_pod("image", scheduler=None))
+                trial.running("image")
+            except WaitTimeout as error:
+                reason = next(iter(error.evidence), error.what)
+                config.stash[PROBE_LACKING] = f"the cluster cannot run a pod of {IMAGE}, the suites' image: {reason}"
+            finally:
+                trial.clear()
+    return config.stash[PROBE_LACKING]
 
 
 @pytest.fixture
@@ -268,9 +305,9 @@ def probe(workloads: WorkloadNamespace) -> Callable[[PodView], Inside]:
 
 
 @pytest.fixture(scope="session")
-def gpu_nodes(cluster: Cluster) -> tuple[NodeView, ...]:
-    """Nodes with allocatable GPUs, except tenants' dedicated nodes."""
-    return tuple(node for node in shared_nodes(cluster) if node.gpus)
+def gpu_nodes(lab: Lab) -> tuple[NodeView, ...]:
+    """Nodes with GPUs that tests may use, except tenants' dedicated nodes; of each, ``gpus`` are those."""
+    return usable_nodes(lab)
 
 
 @pytest.fixture(scope="session")

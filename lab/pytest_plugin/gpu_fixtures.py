@@ -9,21 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.config import tenant_nodes
 from lab.errors import WaitTimeout
 from lab.gpu.pools import pools_by_node, short_name
-from lab.objects.views import NodeView
-from lab.pytest_plugin.fixtures import shared_nodes
+from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.gpu_share import node_shares, shared_nodes
 from lab.pytest_plugin.state import uses, warn_renamed
 from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
 from lab.tools.lock import lock_now
 from lab.workloads.modifiers import on_node
 from lab.workloads.pods import cpu_pod
+
+Json = dict[str, Any]
 
 GROUP = "gpus"
 """pytest-xdist group of the tests that need all GPUs and KAI: they run in one worker. Tests that lease one node are in
@@ -73,18 +77,28 @@ def gpu_lock(lab: Lab) -> Iterator[None]:
 @pytest.fixture
 def gpu_node_lease(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
     """Reserve the GPUs of a node that is free when the test begins; returns its name. The test's pods run there."""
-    nodes = gpu_node_names(lab)
-    if not nodes:
-        pytest.skip(f"no node of lab {lab.spec.name} has GPUs")
-    with _locked(lab, [_lock_file(lab, number) for number in range(len(nodes))]) as (free,):
-        request.node.stash[LEASED_NODE] = nodes[free]
-        yield nodes[free]
+    nodes, usable = gpu_node_names(lab), _leasable(lab, request.node.get_closest_marker("gpus"))
+    if not usable:
+        pytest.skip(f"no node of lab {lab.spec.name} has the GPUs that the test needs")
+    with _locked(lab, [_lock_file(lab, nodes.index(name)) for name in usable]) as (free,):
+        request.node.stash[LEASED_NODE] = usable[free]
+        yield usable[free]
+
+
+def _leasable(lab: Lab, mark: pytest.Mark | None) -> tuple[str, ...]:
+    """Names of the nodes with the GPUs that a test needs on one node."""
+    names, per_node = gpu_node_names(lab), int(mark.kwargs.get("per_node", 1)) if mark is not None else 1
+    if lab.spec.cluster.own and per_node == 1:
+        return names
+    shares = node_shares(lab)
+    return tuple(name for name in names if shares.get(name, 0) >= per_node)
 
 
 @pytest.fixture
 def leased_node(gpu_node_lease: str, lab: Lab) -> NodeView:
-    """The node that the test leases."""
-    return NodeView.of(lab.cluster.get("Node", gpu_node_lease) or {})
+    """The node that the test leases; ``gpus`` are those that the test may use."""
+    node = NodeView.of(lab.cluster.get("Node", gpu_node_lease) or {})
+    return node if lab.spec.cluster.own else replace(node, gpus=node_shares(lab).get(node.name, 0))
 
 
 @pytest.fixture
@@ -105,13 +119,13 @@ def home(leased_node: NodeView) -> NodeView:
 def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
     """Wait until no GPU of the test is reserved any more: a reservation pod briefly outlives the last user of its GPU.
 
-    Otherwise a test could begin with one GPU less and see an unexpected refusal. Does nothing in a cluster that is not
-    the lab's own, where others may share GPUs.
+    Otherwise a test could begin with one GPU less and see an unexpected refusal. In a cluster that others use, only
+    GPUs without any user count, and the reservation pods there are left to KAI.
     """
     node = request.getfixturevalue("gpu_node_lease") if uses(request.node, "gpu_node_lease") else ""
     if not node:
         request.getfixturevalue("gpu_lock")
-    if not lab.has_kai or not lab.spec.cluster.own:
+    if not lab.has_kai:
         return
 
     fields = f"spec.nodeName={node}" if node else None
@@ -119,7 +133,7 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
     def wait(seconds: float) -> None:
         lab.cluster.wait(
             "Pod",
-            lambda pods: not pods,
+            lambda pods: not _unused(lab, pods),
             namespace=RESERVATIONS,
             fields=fields,
             timeout=seconds,
@@ -130,8 +144,8 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
         wait(NUDGE_SECONDS)
     except WaitTimeout:
         reserved = set()
-        for pod in lab.cluster.list("Pod", RESERVATIONS, fields=fields):
-            if "deletionTimestamp" in pod["metadata"]:
+        for pod in _unused(lab, lab.cluster.list("Pod", RESERVATIONS, fields=fields)):
+            if "deletionTimestamp" in pod["metadata"] and lab.spec.cluster.own:
                 # A pod that is deleted while it starts can miss the signal, and has 30 s of grace.
                 lab.cluster.delete("Pod", pod["metadata"]["name"], RESERVATIONS, grace=0)
             else:
@@ -139,6 +153,15 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
         if reserved:
             _nudge(request, sorted(reserved))
         wait(FREE_SECONDS)
+
+
+def _unused(lab: Lab, reservations: Sequence[Json]) -> list[Json]:
+    """Reservation pods of GPUs that only earlier tests can have used: all of them in the lab's own cluster."""
+    if lab.spec.cluster.own or not reservations:
+        return list(reservations)
+    pods = [PodView.of(pod) for pod in lab.cluster.list("Pod")]
+    used = {group for pod in pods if pod.namespace != RESERVATIONS and not pod.ended for group in pod.gpu_groups}
+    return [pod for pod in reservations if used.isdisjoint(PodView.of(pod).gpu_groups)]
 
 
 def _nudge(request: pytest.FixtureRequest, nodes: Sequence[str]) -> None:

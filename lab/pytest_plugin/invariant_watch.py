@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lab.invariants import InvariantReport, Watcher, broken
-from lab.invariants.run_log import ViolationLog
+from lab.invariants import InvariantReport, Violation, Watcher, broken
+from lab.invariants.run_log import ViolationLog, names_a_test
 from lab.operations.verify import scopes_of_lab
 from lab.session.lab import Lab
 
@@ -25,8 +25,10 @@ NODEID = "kailab::invariants"
 class Watch:
     """The watcher of one run, and its result."""
 
-    def __init__(self, log: ViolationLog) -> None:
+    def __init__(self, log: ViolationLog, *, shared: bool = False) -> None:
         self.log = log
+        self.shared = shared
+        """Whether others use the cluster: a violation that names no test is then theirs."""
         self.report: InvariantReport | None = None
         self.trouble = ""
         """Reason why watching ended before the run."""
@@ -59,9 +61,13 @@ class Watch:
         if report.when == "call":
             self._ran.append((report.nodeid, report.start, report.stop))
 
+    def of_others(self) -> tuple[Violation, ...]:
+        """The violations in a cluster that others use that name no test."""
+        return tuple(one for one in self.log.violations() if self.shared and not names_a_test(one))
+
     def failure(self) -> str:
         """Describe the violations that belong to no test; empty without any."""
-        left = tuple(self.log.violations())
+        left = tuple(one for one in self.log.violations() if not self.shared or names_a_test(one))
         if not left:
             return ""
         times = [violation.since.timestamp() for violation in left]

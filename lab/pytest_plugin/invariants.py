@@ -2,7 +2,7 @@
 
 One process watches for all; with pytest-xdist that is the controller. A test fails for violations that began while it
 ran and that name its namespace, or GPUs that it reserved (``gpu_lock``, ``gpu_node_lease``). Violations that belong to
-no test fail the run.
+no test fail the run; in a cluster that others use, those that name no test are reported and fail nothing.
 
 A violation that a known defect of KAI is proven to have caused (``lab.invariants.known_defects``) is reported at the
 end and fails nothing; a test that failed because of one is an expected failure.
@@ -73,7 +73,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     lab = _lab_of(session)
     if lab is None:
         return (yield)
-    watch = session.config.stash[_WATCH] = Watch(session.config.stash[_LOG])
+    watch = session.config.stash[_WATCH] = Watch(session.config.stash[_LOG], shared=not lab.spec.cluster.own)
     session.config.pluginmanager.register(watch, "kailab-watch")
     try:
         with watch.over(lab):
@@ -180,6 +180,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for violation in watch.log.by_defects():
         head, *evidence = violation.lines()
         warnings += [f"known defect {violation.defect}: {head}", *(f"  {line}" for line in evidence)]
+    warnings += [f"of others in the cluster: {violation.lines()[0]}" for violation in watch.of_others()]
     warnings += [f"watching ended early: {watch.trouble}"] if watch.trouble else []
     for line in (*warnings, *watch.report.gaps[:5]):
         terminalreporter.write_line(line, yellow=True)
@@ -232,7 +233,7 @@ def _is_of(item: pytest.Item, violation: Violation) -> bool:
     text = text_of(violation)
     if any(namespace in text for namespace in _namespaces(item)):
         return True
-    if names_a_test(violation):
+    if names_a_test(violation) or not item.config.stash[ATTACHED].spec.cluster.own:
         return False
     # GPUs belong to the test that reserved them, everything else to the only test that runs.
     if node := item.stash.get(LEASED_NODE, ""):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ _FACTS = pytest.StashKey[dict[str, str]]()
 _NOTHING_PASSED = pytest.StashKey[bool]()
 _REMOVED = "removed"
 """Fact of a run: what it removed of killed ones, a line each."""
+_LIMITS = "limits"
+"""Fact of a run on an existing cluster: the GPUs that the suites may use."""
 _PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
 _OPTIONS = (
     ("--lab-require", "LIST", f"of {','.join(NEEDS)}: tests that lack these fail instead of being skipped"),
@@ -34,7 +37,8 @@ _OPTIONS = (
 )
 _MARKERS = (
     "kai(version=''): needs KAI in the lab, in a version such as '>=0.13'",
-    "gpus(min=1): needs that many GPUs in the lab",
+    "gpus(min=1, nodes=1, per_node=1): needs that many GPUs in the lab, and that many on each of so many nodes",
+    "quota: its pods are not preemptible, and run only within the quota of their queue",
     "tenants(*which, min=1): needs tenants of these names or modes; the fixture 'tenant' is each of them",
     "places(*which): the fixture 'workloads' is in each of these: 'host', or tenants by name or mode",
 )
@@ -121,7 +125,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     _refuse_nothing(session)
     if lab is not None:
         removed = config.stash.get(REMOVED, None) or []
-        config.stash[_FACTS] = {**lab.facts(), **({_REMOVED: "\n".join(removed)} if removed else {})}
+        config.stash[_FACTS] = {
+            **lab.facts(),
+            **({} if lab.spec.cluster.own else {_LIMITS: _limits(lab)}),
+            **({_REMOVED: "\n".join(removed)} if removed else {}),
+        }
     facts = config.stash.get(_FACTS, {})
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is not None:
@@ -131,6 +139,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if junit is not None:
         for key, value in facts.items():
             junit.add_global_property(f"kailab.{key}", value)
+
+
+def _limits(lab: Lab) -> str:
+    """What the lab may take of an existing cluster."""
+    gpus = lab.spec.budget.gpus
+    budget = "no budget" if gpus is None else f"budget {gpus:g} GPUs"
+    return f"{budget}, {'exclusive' if lab.spec.cluster.exclusive else 'others use it'}"
 
 
 def _refuse_nothing(session: pytest.Session) -> None:
@@ -164,5 +179,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_sep("-", "kailab")
     gpus = f"GPUs {facts.get('gpu_mode', '?')}"
     terminalreporter.write_line(f"lab {facts.get('lab', '?')}: {gpus}, {scheduler}", yellow=bool(without))
+    if context := facts.get("context"):
+        terminalreporter.write_line(
+            f"existing cluster {context} at {facts.get('server', '?')}, {facts.get(_LIMITS, '')}"
+        )
+        for why, tests in _skips(terminalreporter.stats.get("skipped", ())).items():
+            terminalreporter.write_line(f"skipped {tests}: {why}")
     for line in facts.get(_REMOVED, "").splitlines():
         terminalreporter.write_line(f"removed: {line}", yellow=True)
+
+
+def _skips(reports: Iterable[Any]) -> Counter[str]:
+    """Reason → number of tests that were skipped for it, most frequent first."""
+    reasons = (report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr) for report in reports)
+    return Counter(dict(Counter(reason.removeprefix("Skipped: ") for reason in reasons).most_common()))

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from lab.config import QueueSpec
+from lab.config.budget import top_queue
+from lab.kai import line_of
 from lab.pytest_plugin.state import NAMESPACES
 from lab.session.lab import Lab
 from lab.steps.queues import temporary_queues
@@ -25,11 +27,15 @@ def new_queues(
 
     At the end the owners of the test's pods are deleted first, then the pods, then the queues. The fixture requests
     ``new_workloads`` so that this happens before the namespaces are cleared, whatever the order of a test's fixtures.
+    Where the lab has a budget, the tree is below the queue with that budget.
     """
+    top = top_queue(lab.spec)
     with ExitStack() as trees:
 
         def create(*queues: QueueSpec) -> dict[str, str]:
-            return trees.enter_context(temporary_queues(lab.cluster, lab.spec.name, queues))
+            if top and line_of(str(lab.kai_version)).queue_levels:
+                pytest.skip(f"KAI {lab.kai_version} has no third level of queues, below the budget of {top}")
+            return trees.enter_context(temporary_queues(lab.cluster, lab.spec.name, queues, top=top))
 
         yield create
         for workloads in request.node.stash.get(NAMESPACES, []):

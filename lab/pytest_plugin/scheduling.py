@@ -144,6 +144,8 @@ def _exclusion(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     lab = request.getfixturevalue("lab")
+    if mark is not None and (why := disturbs_others(lab, str(next(iter(mark.args), "")))):
+        pytest.skip(why)
     _tidy(request.config, lab)
     path = lab_lock_file(lab.paths)
     if os.environ.get(LOCK_HELD) == str(path):
@@ -161,6 +163,13 @@ def _exclusion(request: pytest.FixtureRequest) -> Iterator[None]:
         if only_kai:
             held.enter_context(file_lock(kai_lock_file(path), exclusive=True))
         yield
+
+
+def disturbs_others(lab: Lab, what: str) -> str:
+    """Reason why a test must not do ``what`` in this cluster, which others use; empty if the cluster is the lab's."""
+    if lab.spec.cluster.own or lab.spec.cluster.exclusive:
+        return ""
+    return f"disturbs others in the cluster, unless cluster.exclusive is true: {what}"
 
 
 def _tidy(config: pytest.Config, lab: Lab) -> None:

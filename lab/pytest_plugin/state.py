@@ -20,6 +20,8 @@ ATTACHED: pytest.StashKey[Lab] = pytest.StashKey()
 NAMESPACES: pytest.StashKey[list[WorkloadNamespace]] = pytest.StashKey()
 """On a test: the namespaces that its pods run in."""
 
+PROBE_LACKING: pytest.StashKey[str] = pytest.StashKey()
+"""On the config: why the cluster cannot start the suites' pods, empty if it can, once a test has asked."""
 
 REMOVED: pytest.StashKey[list[str]] = pytest.StashKey()
 """On the config: what this process removed of killed ones, once it has looked."""

@@ -45,20 +45,21 @@ def queue_documents(spec: LabSpec) -> list[dict[str, Any]]:
 
 @contextmanager
 def temporary_queues(
-    cluster: Cluster, lab: str, queues: Iterable[QueueSpec], seconds: float = _WEBHOOK_SECONDS
+    cluster: Cluster, lab: str, queues: Iterable[QueueSpec], seconds: float = _WEBHOOK_SECONDS, *, top: str = ""
 ) -> Iterator[dict[str, str]]:
     """Create queues for one test and delete them at the end, children first.
 
-    Yields each queue's unique name in the cluster by its name in ``queues``. Other parents keep their names. The queues
-    have ``TEST_LABEL``, the lab's label and that of this process, by which those of a killed test are found. Retries
-    for ``seconds`` while KAI's webhooks do not answer or still see deleted children. Raises ApiFailed, WaitTimeout.
+    Yields each queue's unique name in the cluster by its name in ``queues``. Other parents keep their names; queues
+    without one are below ``top``, unless that is empty. The queues have ``TEST_LABEL``, the lab's label and that of
+    this process, by which those of a killed test are found. Retries for ``seconds`` while KAI's webhooks do not answer
+    or still see deleted children. Raises ApiFailed, WaitTimeout.
     """
     ordered = parents_first(queues)
     tree = secrets.token_hex(3)
     names = {queue.name: f"t-{queue.name}-{tree}" for queue in ordered}
     docs = []
     for queue in ordered:
-        parent = names.get(queue.parent, queue.parent) if queue.parent else None
+        parent = names.get(queue.parent, queue.parent) if queue.parent else top or None
         renamed = queue.model_copy(update={"name": names[queue.name], "parent": parent})
         docs.append(_document(renamed, lab))
         docs[-1]["metadata"]["labels"] |= {TEST_LABEL: tree, **process_label(lab)}

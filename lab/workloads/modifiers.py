@@ -41,6 +41,15 @@ def on_node(pod: Pod, node: str) -> Pod:
     return changed
 
 
+def among_nodes(pod: Pod, *nodes: str) -> Pod:
+    """The pod with a required node affinity to any of these nodes."""
+    changed = copy.deepcopy(pod)
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    changed["spec"]["affinity"] = {"nodeAffinity": required}
+    return changed
+
+
 def bound_to(pod: Pod, node: str) -> Pod:
     """The pod bound to a node without a scheduler."""
     changed = copy.deepcopy(pod)

@@ -8,24 +8,29 @@ from typing import TypeVar
 
 import pytest
 
-from lab.kai.names import GPU_GROUP_LABEL, KAI_SCHEDULER
+from lab.config import QueueResource, QueueSpec
+from lab.kai.names import GPU_GROUP_LABEL, GPU_RESOURCE, KAI_SCHEDULER
 from lab.kube import Cluster
 from lab.objects.kai import PodGroupView
 from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.fixtures import gpus_lack
+from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import WorkloadNamespace
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
-def on_gpus(least: int = 1) -> Callable[[Test], Test]:
-    """Mark a test that needs exclusive use of all GPUs."""
-    return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_lock", "free_gpus"))
+def on_gpus(least: int = 1, *, nodes: int = 1, per_node: int = 1) -> Callable[[Test], Test]:
+    """Mark a test that needs exclusive use of all GPUs, and so many on each of so many nodes."""
+    needs = pytest.mark.gpus(min=max(least, nodes * per_node), nodes=nodes, per_node=per_node)
+    return _marked(needs, pytest.mark.usefixtures("gpu_lock", "free_gpus"))
 
 
 def on_one_node(least: int = 1) -> Callable[[Test], Test]:
     """Mark a test that needs exclusive use of one node's GPUs; other tests may use another node at the same time."""
-    return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_node_lease", "free_gpus"))
+    needs = pytest.mark.gpus(min=least, per_node=least)
+    return _marked(needs, pytest.mark.usefixtures("gpu_node_lease", "free_gpus"))
 
 
 def _marked(*marks: pytest.MarkDecorator) -> Callable[[Test], Test]:
@@ -74,16 +79,26 @@ def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
     return dict(held)
 
 
-def needs_two_gpus(leased_node: NodeView) -> None:
-    """Skip a test that leaves GPUs of its node to others."""
-    if leased_node.gpus < 2:
-        pytest.skip(f"needs 2 GPUs on one node, {leased_node.name} has {leased_node.gpus}")
+def department(node: NodeView) -> QueueSpec:
+    """The parent of a test's queues: limited where the test may not use all GPUs of its node."""
+    all_of_them = node.gpus == node.allocatable[GPU_RESOURCE]
+    return QueueSpec(name="department", gpu=QueueResource(limit=-1 if all_of_them else node.gpus))
 
 
-def two_nodes_of_two(nodes: Sequence[NodeView]) -> tuple[str, str]:
-    """Names of the two GPU nodes, for tests that need exactly two nodes with two GPUs each."""
-    if [node.gpus for node in nodes] != [2, 2]:
-        there = ", ".join(f"{node.name} with {node.gpus}" for node in nodes) or "none"
-        pytest.skip(f"needs exactly 2 nodes with 2 GPUs each, the lab has {there}")
-    first, second = nodes
-    return first.name, second.name
+def needs_whole_node(node: NodeView) -> None:
+    """Skip a test whose node must have no other GPUs, since a scheduler without queues would use them."""
+    if node.gpus < node.allocatable[GPU_RESOURCE]:
+        there = f"{node.gpus} of {node.allocatable[GPU_RESOURCE]:g}"
+        pytest.skip(f"needs all GPUs of a node; of {node.name} the test may use {there}")
+
+
+def smallest_two(nodes: Sequence[NodeView]) -> tuple[NodeView, NodeView]:
+    """The two nodes with fewest GPUs of those with two or more; the test's marker guarantees them."""
+    first, second, *_ = sorted((node for node in nodes if node.gpus > 1), key=lambda node: (node.gpus, node.name))
+    return first, second
+
+
+def needs_gpus(lab: Lab, least: int) -> None:
+    """Skip a test that needs more GPUs than it may use, on nodes of this size."""
+    if why := gpus_lack(lab, least):
+        pytest.skip(why)

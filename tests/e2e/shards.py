@@ -19,6 +19,13 @@ SHARD = ("SchedulingShard", "default")
 Json = dict[str, Any]
 
 
+def spread_by(lab: Lab) -> str:
+    """Return the default shard's placement strategy for GPUs if it spreads pods; KAI's own packs them."""
+    shard = lab.cluster.get(*SHARD) if "shards" in line_of(str(lab.kai_version)).features else None
+    strategy = ((shard or {}).get("spec") or {}).get("placementStrategy") or {}
+    return f"placementStrategy.gpu is {strategy['gpu']}" if strategy.get("gpu") == "spread" else ""
+
+
 @contextmanager
 def shard_changed(lab: Lab, change: Json) -> Iterator[None]:
     """Merge ``change`` into the default shard's spec until the end of the block, and wait until its scheduler uses it.

@@ -19,7 +19,7 @@ from lab.workloads.modifiers import bound_to
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
 
-from .checks import gpu_group, needs_two_gpus, on_one_node, reservations
+from .checks import gpu_group, needs_whole_node, on_one_node, reservations
 from .scheduling_decisions import WAIT, bound, decided, refusal, refused, surviving
 
 pytestmark = pytest.mark.kai
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kai
 NewQueues = Callable[..., dict[str, str]]
 
 
-@on_one_node()
+@on_one_node(2)
 def test_kai_goes_round_the_gpus_of_the_default_scheduler(
     workloads: WorkloadNamespace,
     new_queues: NewQueues,
@@ -36,7 +36,7 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
     probe: Callable[[PodView], Inside],
 ) -> None:
     """The queue may have all GPUs of the node, and KAI still neither uses, evicts nor counts what others have."""
-    needs_two_gpus(leased_node)
+    needs_whole_node(leased_node)
     queue = new_queues(
         QueueSpec(name="department"),
         QueueSpec(name="team", parent="department", gpu=QueueResource(quota=leased_node.gpus)),
@@ -59,7 +59,7 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
     )
 
 
-@on_one_node()
+@on_one_node(2)
 def test_default_scheduler_takes_a_shared_gpu_for_a_whole_one(
     workloads: WorkloadNamespace,
     queue: str,
@@ -67,7 +67,7 @@ def test_default_scheduler_takes_a_shared_gpu_for_a_whole_one(
     leased_node: NodeView,
     probe: Callable[[PodView], Inside],
 ) -> None:
-    needs_two_gpus(leased_node)
+    needs_whole_node(leased_node)
     workloads.submit(fraction_pod("half", fraction=0.5, queue=queue))
     (half,) = workloads.running("half", timeout=WAIT)
     workloads.submit(gpu_pod("all", gpus=leased_node.gpus, scheduler=None))
@@ -85,6 +85,7 @@ def test_pod_bound_over_kai_is_failed_by_the_kubelet(
     workloads: WorkloadNamespace, queue: str, leased_node: NodeView
 ) -> None:
     """As it ends when another scheduler binds to GPUs that KAI has just given away."""
+    needs_whole_node(leased_node)
     workloads.submit(gpu_pod("mine", gpus=leased_node.gpus, queue=queue))
     (mine,) = workloads.running("mine", timeout=WAIT)
     workloads.submit(bound_to(gpu_pod("over", scheduler=None), mine.node))

@@ -17,7 +17,7 @@ from lab.workloads.modifiers import brief, of_priority, on_node
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod
 
-from .checks import gpu_group, needs_two_gpus, on_gpus, on_one_node, reservations, shares
+from .checks import gpu_group, on_gpus, on_one_node, reservations, shares
 from .kai_components import end, kill, wait_until_up
 from .nodes import cordoned, evict
 from .scheduling_decisions import NO_QUEUE, WAIT, refusal, wait_for_all
@@ -54,7 +54,6 @@ def whole_again(lab: Lab) -> Iterator[None]:
 def test_killed_component_loses_no_pod(
     whole_again: None, lab: Lab, cluster: Cluster, workloads: WorkloadNamespace, queue: str, leased_node: NodeView
 ) -> None:
-    needs_two_gpus(leased_node)
     names = []
     for component in ("scheduler", "binder", "podgrouper"):
         before, after = f"before-{component}", f"after-{component}"
@@ -81,13 +80,11 @@ def test_without_admission_only_pods_for_kai_are_refused(
 
 
 @pytest.mark.disturbs("a node is drained", only="kai")
-@on_gpus(4)
+@on_gpus(nodes=2)
 def test_pods_of_a_drained_node_come_back_elsewhere(
-    sharing: list[PodView], workloads: WorkloadNamespace, lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
+    sharing: list[PodView], workloads: WorkloadNamespace, lab: Lab, cluster: Cluster
 ) -> None:
     """Uses a Deployment: a Job waits out its back-off, and bare pods are not recreated."""
-    if len(gpu_nodes) < 2:
-        pytest.skip(f"needs 2 nodes with GPUs, the lab has {len(gpu_nodes)}")
     node = sharing[0].node
     with cordoned(cluster, lab.spec.name, node):
         held = [PodView.of(obj) for obj in cluster.list("Pod", RESERVATIONS, fields=f"spec.nodeName={node}")]

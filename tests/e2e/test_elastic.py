@@ -14,7 +14,7 @@ from lab.workloads.modifiers import brief, in_group
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
-from .checks import needs_two_gpus, on_one_node
+from .checks import department, on_one_node
 from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, surviving
 
 pytestmark = pytest.mark.kai
@@ -46,10 +46,9 @@ def test_elastic_gang_gives_back_what_is_above_its_minimum(
     workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
     """The gang has every GPU of the node, one above its quota; if it needed all of its pods, it would lose all."""
-    needs_two_gpus(leased_node)
     own = leased_node.gpus - 1
     names = new_queues(
-        QueueSpec(name="department"),
+        department(leased_node),
         QueueSpec(name="elastic", parent="department", gpu=QueueResource(quota=own)),
         QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1)),
     )

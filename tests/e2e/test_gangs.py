@@ -8,36 +8,42 @@ import pytest
 
 from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.objects.views import EventView, NodeView, PodView
+from lab.objects.views import EventView, PodView
 from lab.pytest_plugin.fixtures import TenantFixture
+from lab.pytest_plugin.gpu_share import gpu_total
+from lab.session.lab import Lab
 from lab.workloads.controllers import job, pod_group
 from lab.workloads.modifiers import brief, in_group
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
-from .checks import on_gpus, two_nodes_of_two
+from .checks import on_gpus
 from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, refusal, wait_for_all
 
 pytestmark = pytest.mark.kai
 
+GPUS = 4
 POD_MILLICORES = 100
 """CPU request of a pod of cpu_pod."""
 
 NewQueues = Callable[..., dict[str, str]]
 
 
-def tree(cpu: float = -1) -> tuple[QueueSpec, ...]:
-    """Return a department and its team with this CPU limit."""
-    return QueueSpec(name="department"), QueueSpec(name="team", parent="department", cpu=QueueResource(limit=cpu))
+def tree(cpu: float = -1, gpus: float = -1) -> tuple[QueueSpec, ...]:
+    """Return a department and its team with these limits."""
+    cpus, devices = QueueResource(limit=cpu), QueueResource(limit=gpus)
+    return QueueSpec(name="department"), QueueSpec(name="team", parent="department", cpu=cpus, gpu=devices)
 
 
-@on_gpus(4)
+@on_gpus(GPUS)
 def test_of_two_gangs_that_do_not_fit_together_one_starts(
-    workloads: WorkloadNamespace, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+    workloads: WorkloadNamespace, new_queues: NewQueues, lab: Lab
 ) -> None:
-    """4 GPUs for a gang of three and a gang of two: the gang that comes second leaves GPUs free and starts no pod."""
-    two_nodes_of_two(gpu_nodes)
-    queue = new_queues(*tree())["team"]
+    """4 GPUs for a gang of three and a gang of two: the gang that comes second leaves GPUs free and starts no pod.
+
+    Where there are more GPUs, the queue has a limit of 4.
+    """
+    queue = new_queues(*tree(gpus=-1 if gpu_total(lab) == GPUS else GPUS))["team"]
     gangs = {"three": ("three-a", "three-b", "three-c"), "two": ("two-a", "two-b")}
     for gang, members in gangs.items():
         group = f"{workloads.namespace}-{gang}"

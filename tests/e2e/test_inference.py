@@ -21,7 +21,7 @@ from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
 from lab.workloads.probe import ProbeFacts, facts_when
 
-from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
+from .checks import assert_scheduled_by_kai, department, gpu_group, on_one_node, reservations
 from .scheduling_decisions import WAIT, bound, decided, refused, wait_for_all
 
 # A real server takes minutes to start; the stand-in is done with all of it in one.
@@ -45,9 +45,9 @@ def server(lab: Lab) -> InferenceServer:
 
 
 @pytest.fixture
-def serving(new_queues: Callable[..., dict[str, str]]) -> str:
+def serving(new_queues: Callable[..., dict[str, str]], leased_node: NodeView) -> str:
     """A queue with free quota: Deployments get no more than that."""
-    return new_queues(QueueSpec(name="department"), QueueSpec(name="serving", parent="department"))["serving"]
+    return new_queues(department(leased_node), QueueSpec(name="serving", parent="department"))["serving"]
 
 
 def one(workloads: WorkloadNamespace, app: str, until: Callable[[PodView], bool], what: str) -> PodView:
@@ -76,6 +76,7 @@ def sharing(workloads: WorkloadNamespace, server: InferenceServer, serving: str)
     return dict(zip(SHARES, ready(workloads, server, *SHARES), strict=True))
 
 
+@pytest.mark.quota
 @on_one_node()
 def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
     sharing: Sharing,

@@ -12,12 +12,12 @@ from lab.workloads.modifiers import brief, of_priority
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
-from .checks import on_one_node
+from .checks import department, on_one_node
 from .scheduling_decisions import WAIT, bound, decided, evictions, refused, surviving
 
 pytestmark = pytest.mark.kai
 
-TREE = (QueueSpec(name="department"), QueueSpec(name="team", parent="department"))
+TEAM = QueueSpec(name="team", parent="department")
 NewQueues = Callable[..., dict[str, str]]
 
 
@@ -26,7 +26,7 @@ NewQueues = Callable[..., dict[str, str]]
 def test_higher_priority_takes_the_place_of_a_lower_one(
     workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
-    queue = new_queues(*TREE)["team"]
+    queue = new_queues(department(leased_node), TEAM)["team"]
 
     def pod(name: str, priority: str) -> dict[str, object]:
         return of_priority(brief(gpu_pod(name, queue=queue)), priority)
@@ -47,12 +47,13 @@ def test_higher_priority_takes_the_place_of_a_lower_one(
     assert not bound(equal)
 
 
+@pytest.mark.quota
 @on_one_node()
 def test_non_preemptible_work_is_not_preempted(
     workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
     """Priority 100 and above is not preemptible, even by a workload of priority 125."""
-    queue = new_queues(*TREE)["team"]
+    queue = new_queues(department(leased_node), TEAM)["team"]
     names = [f"build-{number}" for number in range(leased_node.gpus)]
     workloads.submit(*(of_priority(gpu_pod(name, queue=queue), "build") for name in names))
     building = workloads.running(*names, timeout=WAIT)

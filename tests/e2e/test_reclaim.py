@@ -12,22 +12,20 @@ from lab.workloads.modifiers import brief
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
-from .checks import needs_two_gpus, on_one_node
+from .checks import department, on_one_node
 from .scheduling_decisions import WAIT, bound, decided, evictions, refused, surviving
 
 pytestmark = pytest.mark.kai
 
 NewQueues = Callable[..., dict[str, str]]
-DEPARTMENT = QueueSpec(name="department")
 
 
 @pytest.mark.places("host", "host-kai")
 @on_one_node(2)
 def test_borrowed_gpus_go_back(workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView) -> None:
     """The borrower has every GPU of the node, and a quota of all but one."""
-    needs_two_gpus(leased_node)
     names = new_queues(
-        DEPARTMENT,
+        department(leased_node),
         QueueSpec(name="borrower", parent="department", gpu=QueueResource(quota=leased_node.gpus - 1)),
         # Without a weight, it may reclaim no more than its quota.
         QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1, weight=0)),
@@ -46,9 +44,8 @@ def test_borrowed_gpus_go_back(workloads: WorkloadNamespace, new_queues: NewQueu
 @on_one_node(2)
 def test_gpus_within_quota_stay(workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView) -> None:
     """Both queues have their quota, and one of them requests more."""
-    needs_two_gpus(leased_node)
     names = new_queues(
-        DEPARTMENT,
+        department(leased_node),
         QueueSpec(name="alpha", parent="department", gpu=QueueResource(quota=leased_node.gpus - 1)),
         QueueSpec(name="beta", parent="department", gpu=QueueResource(quota=1)),
     )

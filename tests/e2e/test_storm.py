@@ -12,7 +12,9 @@ import pytest
 
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.gpu_share import gpu_total
 from lab.pytest_plugin.invariants import Held
+from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.modifiers import brief
 from lab.workloads.namespace import WorkloadNamespace
@@ -102,10 +104,8 @@ def test_twice_as_many_halves_as_gpus_at_once(
 
 @pytest.mark.long
 @on_gpus()
-def test_those_that_do_not_fit_run_when_others_have_gone(
-    storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
-) -> None:
-    room = 2 * sum(node.gpus for node in gpu_nodes)
+def test_those_that_do_not_fit_run_when_others_have_gone(storm: WorkloadNamespace, queue: str, lab: Lab) -> None:
+    room = 2 * gpu_total(lab)
     names = [f"half-{number}" for number in range(room + 2)]
     submit_at_once(storm, [brief(fraction_pod(name, fraction=0.5, queue=queue)) for name in names])
     first = wait_for(storm, len(names), room, f"{room} of {len(names)} halves run")
@@ -144,9 +144,9 @@ def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
 
 @pytest.mark.long
 @on_gpus()
-def test_gpus_change_hands_between_waves(storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_gpus_change_hands_between_waves(storm: WorkloadNamespace, queue: str, lab: Lab) -> None:
     """Each wave starts while pods of the previous one end: reservation pods are deleted and created concurrently."""
-    size = 2 * sum(node.gpus for node in gpu_nodes)
+    size = 2 * gpu_total(lab)
     for wave in range(WAVES):
         halves = [fraction_pod(f"wave{wave}-{number}", fraction=0.5, queue=queue) for number in range(size)]
         submit_at_once(storm, [finishing(half, 1) for half in halves])
