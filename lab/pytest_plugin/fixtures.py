@@ -238,6 +238,8 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
         # KAI updates a PodGroup whose pods are gone. Up to 0.16 it retries forever if the PodGroup is deleted
         # meanwhile: 50 requests/s for the lifetime of the scheduler (KAI-Scheduler#1945).
         groups = ("PodGroup",) if lab.has_kai and not tenant and not grace else ()
+        if not lab.spec.cluster.own and not tenant:
+            opened = replace(opened, runtime_class=lab.spec.gpu.runtime_class)
         opened = replace(opened, grace=grace, node="" if tenant in own_kai else node, with_pods=groups)
         created.append(opened)
         return opened

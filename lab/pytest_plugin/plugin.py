@@ -180,9 +180,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     gpus = f"GPUs {facts.get('gpu_mode', '?')}"
     terminalreporter.write_line(f"lab {facts.get('lab', '?')}: {gpus}, {scheduler}", yellow=bool(without))
     if context := facts.get("context"):
-        terminalreporter.write_line(
-            f"existing cluster {context} at {facts.get('server', '?')}, {facts.get(_LIMITS, '')}"
-        )
+        limits = facts.get(_LIMITS, "")
+        terminalreporter.write_line(f"existing cluster {context} at {facts.get('server', '?')}, {limits}")
         for why, tests in _skips(terminalreporter.stats.get("skipped", ())).items():
             terminalreporter.write_line(f"skipped {tests}: {why}")
     for line in facts.get(_REMOVED, "").splitlines():

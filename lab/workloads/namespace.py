@@ -63,6 +63,17 @@ def staying_on(node: str, doc: Json) -> Json:
     return {**doc, "spec": {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}}
 
 
+def of_runtime_class(name: str | None, doc: Json) -> Json:
+    """The object with this RuntimeClass, or none, wherever its pods ask for one."""
+    spec = doc.get("spec") or {}
+    if "template" in spec:
+        return {**doc, "spec": {**spec, "template": of_runtime_class(name, spec["template"])}}
+    if "runtimeClassName" not in spec:
+        return doc
+    rest = {key: value for key, value in spec.items() if key != "runtimeClassName"}
+    return {**doc, "spec": {**rest, **({"runtimeClassName": name} if name else {})}}
+
+
 @dataclass(frozen=True)
 class WorkloadNamespace:
     """A namespace for the pods of one test."""
@@ -73,6 +84,7 @@ class WorkloadNamespace:
     namespace: str  # the namespace in ``cluster``
     tenant: str = ""  # name of the tenant; empty on the host
     node: str = ""  # node for all pods that do not select nodes; empty: any
+    runtime_class: str | None = "nvidia"  # of GPU pods; None: the nodes' default runtime injects GPUs
     grace: int = 1  # grace period of removed pods, in seconds
     with_pods: tuple[str, ...] = ()
     """Kinds of the host to delete with the last pods, without waiting for the garbage collector."""
@@ -105,7 +117,7 @@ class WorkloadNamespace:
         for pod in pods:
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
-            placed = staying_on(self.node, pod) if self.node else pod
+            placed = of_runtime_class(self.runtime_class, staying_on(self.node, pod) if self.node else pod)
             self.cluster.create({**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}})
 
     def running(self, *names: str, timeout: float = 120.0) -> tuple[PodView, ...]:

@@ -43,10 +43,8 @@ def test_fragmented_gpus_are_consolidated(
         beside = new_workloads()
         beside.submit(*(on_node(pod, node) for node, pod in rest.items()))
         beside.running(*(pod["metadata"]["name"] for pod in rest.values()), timeout=WAIT)
-    one = among_nodes(
-        of_priority(brief(gpu_pod(queue=queue)), "train"), *names
-    )  # Deployments would not be preemptible otherwise
-    workloads.submit(*(deployment(name, one) for name in SERVICES))
+    one = of_priority(brief(gpu_pod(queue=queue)), "train")  # Deployments would not be preemptible otherwise
+    workloads.submit(*(deployment(name, among_nodes(one, *names)) for name in SERVICES))
     running = wait_for_all(workloads, ready(3), what="three services with a GPU each are ready")
 
     # Two share a node; when one of them is deleted, each node has one GPU in use and one free.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec, QueueSpec
+from lab.config.budget import with_budget
 from lab.config.sections import BudgetSpec, ClusterSpec
 from lab.kai.names import GPU_GROUP_LABEL, RESERVATION_APP
 from lab.objects.views import NodeView
@@ -22,8 +23,8 @@ pytest_plugins = ["pytester"]
 def existing(gpus: float | None = 4, *, exclusive: bool = False) -> LabSpec:
     """The lab ``demo`` in a cluster of others, as ``lab up`` saves it."""
     cluster = ClusterSpec(provider="existing", kubeconfig="k", context="theirs", exclusive=exclusive)
-    queues = (QueueSpec(name="demo"), QueueSpec(name="leaf", parent="demo"))
-    return LabSpec(name="demo", cluster=cluster, budget=BudgetSpec(gpus=gpus), queues=queues)
+    leaf = QueueSpec(name="leaf")
+    return with_budget(LabSpec(name="demo", cluster=cluster, budget=BudgetSpec(gpus=gpus), queues=(leaf,)))
 
 
 def node(lab: FakeLab, name: str, gpus: int, **spec: Any) -> None:

@@ -58,8 +58,9 @@ class FakeLab:
 
     def __init__(self) -> None:
         self.paths = LabPaths("demo")
-        cluster = SimpleNamespace(own=False)
-        self.spec = SimpleNamespace(name="demo", cluster=cluster, gpu=SimpleNamespace(mode="simulated"), tenants=())
+        cluster = SimpleNamespace(own=False, exclusive=False)
+        limits = {"cluster": cluster, "budget": SimpleNamespace(gpus=None)}
+        self.spec = SimpleNamespace(name="demo", **limits, gpu=SimpleNamespace(mode="simulated"), tenants=())
         self.worlds = [GpuCluster(nodes=[machine.node() for machine in demo().machines]).world, demo().world]
 
     def context(self, step: str) -> Any:

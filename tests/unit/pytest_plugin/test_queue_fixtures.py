@@ -22,8 +22,8 @@ def lab() -> FakeLab:
 @pytest.fixture
 def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
     @contextmanager
-    def temporary(cluster: Any, lab_name: str, tree: tuple[Any, ...]) -> Iterator[dict[str, str]]:
-        lab.api.brief.append(f"{lab_name}: make {len(tree)}")
+    def temporary(cluster: Any, lab_name: str, tree: tuple[Any, ...], *, top: str) -> Iterator[dict[str, str]]:
+        lab.api.brief.append(f"{lab_name}: make {len(tree)}{top}")
         yield {"leaf": "t-leaf-1"}
         lab.api.brief.append("remove queues")
 
