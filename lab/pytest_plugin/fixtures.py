@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from lab.config import QueueSpec, TenantSpec
+from lab.config import TenantSpec
 from lab.config.budget import quota_lacks
 from lab.config.node_assignment import beside_host_kai
 from lab.errors import LabError, WaitTimeout
@@ -25,7 +25,6 @@ from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_share import gpu_total, usable_nodes
 from lab.pytest_plugin.state import ATTACHED, NAMESPACES, PROBE_LACKING, required, uses, warn_renamed
 from lab.session.lab import Lab
-from lab.steps.queues import temporary_queues
 from lab.text import count
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import IMAGE, cpu_pod
@@ -180,18 +179,10 @@ def kind_cluster(lab: Lab, pytestconfig: pytest.Config) -> Any:
 
 
 @pytest.fixture(scope="session")
-def queue(lab: Lab) -> Iterator[str]:
-    """A queue for workloads: the lab file's first leaf with a GPU limit above 0, else KAI's ``default-queue``.
-
-    Where the cluster is not the lab's own, a temporary queue instead of the last one, which belongs to others.
-    """
+def queue(lab: Lab) -> str:
+    """A queue for workloads: the lab file's first leaf with a GPU limit above 0, else KAI's ``default-queue``."""
     leaves = [queue for queue in lab.spec.queues if queue.name in lab.spec.leaf_queues]
-    if leaves or lab.spec.cluster.own or not lab.has_kai:
-        yield next((q.name for q in leaves if q.gpu.limit), leaves[0].name if leaves else "default-queue")
-        return
-    tree = (QueueSpec(name=lab.spec.name), QueueSpec(name="tests", parent=lab.spec.name))
-    with temporary_queues(lab.cluster, lab.spec.name, tree) as names:
-        yield names["tests"]
+    return next((q.name for q in leaves if q.gpu.limit), leaves[0].name if leaves else "default-queue")
 
 
 @pytest.fixture

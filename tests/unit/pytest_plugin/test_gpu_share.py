@@ -20,7 +20,7 @@ from tests.support.fake_lab import FakeLab, Run, runner
 pytest_plugins = ["pytester"]
 
 
-def existing(gpus: float | None = 4, *, exclusive: bool = False) -> LabSpec:
+def existing(gpus: float = 4, *, exclusive: bool = False) -> LabSpec:
     """The lab ``demo`` in a cluster of others, as ``lab up`` saves it."""
     cluster = ClusterSpec(provider="existing", kubeconfig="k", context="theirs", exclusive=exclusive)
     leaf = QueueSpec(name="leaf")
@@ -39,10 +39,9 @@ def pod(lab: FakeLab, name: str, space: str, on: str, gpus: int = 0, group: str 
         "Pod",
         name,
         space,
-        labels=labels,
+        metadata={"labels": labels, **meta},
         spec={"nodeName": on, "containers": [{"name": "c", "resources": {"requests": amount}}], "schedulerName": "kai"},
         status={"phase": "Running"},
-        **meta,
     )
 
 
@@ -51,7 +50,7 @@ def lab() -> FakeLab:
     lab = FakeLab()
     lab.spec, lab.gpu_mode = existing(), "present"
     lab.api.put("Node", "worker", status={"allocatable": {}})
-    lab.api.put("Namespace", "t-mine", labels={"kailab": "demo"})
+    lab.api.put("Namespace", "t-mine", metadata={"labels": {"kailab": "demo"}})
     return lab
 
 
@@ -85,7 +84,7 @@ def test_budget_is_shared_among_nodes_that_tests_lease_side_by_side(lab: Any) ->
         node(lab, name, gpus)
     lab.spec = existing(9.5)
     assert shares(lab) == {"b": 8, "a": 1}
-    lab.spec = existing(None)
+    lab.spec = existing(20)
     assert shares(lab) == {"a": 2, "b": 8, "c": 2}
 
 
@@ -166,6 +165,8 @@ def test_suites_leave_others_alone(
 def test_queues_of_tests_are_below_the_budget(
     lab: FakeLab, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    lab.api.after("create", "Pod", lambda call: lab.api.put("Pod", "image", call.namespace, status=ready))
     run: Run = runner(pytester, lab, monkeypatch)
     text = """
         from lab.config import QueueSpec
