@@ -13,7 +13,7 @@ from lab.objects.kai import PodGroupView
 from lab.objects.views import PodView
 from lab.paths import assets
 from lab.workloads.controllers import deployment, job, pod_group
-from lab.workloads.modifiers import bound_to, brief, in_group, of_priority, on_node
+from lab.workloads.modifiers import among_nodes, bound_to, brief, in_group, of_priority, on_node
 from lab.workloads.pods import IMAGE, fraction_pod, gpu_pod
 
 WORKLOADS = assets("manifests") / "workloads"
@@ -93,11 +93,12 @@ def test_modifiers_do_not_change_their_input() -> None:
         of_priority(pod, "build"),
         on_node(pod, "worker"),
         bound_to(pod, "worker"),
+        among_nodes(pod, "worker", "worker2"),
         in_group(pod, "gang"),
     ]
     assert pod == before
     assert all(other != before for other in changed)
-    short, urgent, pinned, bound, _ = changed
+    short, urgent, pinned, bound, among, _ = changed
     assert short["spec"]["terminationGracePeriodSeconds"] == 1
     assert urgent["metadata"]["labels"]["priorityClassName"] == "build"
     assert pinned["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
