@@ -103,3 +103,6 @@ def test_modifiers_do_not_change_their_input() -> None:
     assert urgent["metadata"]["labels"]["priorityClassName"] == "build"
     assert pinned["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
     assert bound["spec"]["nodeName"] == "worker"
+    required = among["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["worker", "worker2"]

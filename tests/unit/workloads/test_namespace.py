@@ -13,8 +13,9 @@ from lab.errors import WaitTimeout
 from lab.kube import Cluster, reflector
 from lab.kube.transport import ExecOutcome
 from lab.objects.views import PodView
-from lab.workloads.namespace import Inside, WorkloadNamespace
-from lab.workloads.pods import cpu_pod
+from lab.workloads.controllers import deployment
+from lab.workloads.namespace import Inside, WorkloadNamespace, of_runtime_class
+from lab.workloads.pods import cpu_pod, gpu_pod
 from lab.workloads.temporary import process_label
 from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod
 
@@ -195,3 +196,16 @@ def test_a_container_without_gpus_sees_nothing() -> None:
     inside = Inside.of("PATH=/bin\nMULTI=a=b\n--- devices\n")
     assert (inside.devices, inside.gpus, inside.visible) == ((), (), ())
     assert inside.env == {"PATH": "/bin", "MULTI": "a=b"}
+
+
+def test_gpu_pods_get_the_runtime_class_of_the_cluster() -> None:
+    def class_of(name: str | None, doc: Json) -> str | None:
+        spec = of_runtime_class(name, doc)["spec"]
+        found: str | None = spec.get("template", {}).get("spec", spec).get("runtimeClassName")
+        return found
+
+    pod = gpu_pod("a")
+    assert class_of("nvidia-cdi", pod) == class_of("nvidia-cdi", deployment("b", pod)) == "nvidia-cdi"
+    assert class_of(None, pod) is class_of(None, deployment("b", pod)) is None
+    assert pod["spec"]["runtimeClassName"] == "nvidia"
+    assert class_of("nvidia", cpu_pod("c")) is None
