@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.errors import WaitTimeout
+from lab.errors import ApiFailed, WaitTimeout
 from lab.explain.wait_evidence import wait_evidence
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import why_never
+from lab.kube.retry import retry
 from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import EventView, PodView
 from lab.workloads.temporary import owner_labels
@@ -20,6 +22,8 @@ Json = dict[str, Any]
 Until = Callable[[PodView], bool]
 Selection = tuple[str | None, str | None]
 """Namespace and label selector of pods."""
+
+_ACCOUNT_SECONDS = 30.0
 
 _MARK = "--- devices"
 # the environment of the workload, and the GPU device nodes that the container runtime injected
@@ -51,6 +55,11 @@ class Inside:
         env, _, devices = text.partition(f"{_MARK}\n")
         pairs = (line.partition("=") for line in env.splitlines() if "=" in line)
         return cls({key: value for key, _, value in pairs}, tuple(sorted(devices.split())))
+
+
+def _no_account_yet(error: ApiFailed) -> bool:
+    """Whether a pod was refused for want of its ServiceAccount (plugin/pkg/admission/serviceaccount, Kubernetes)."""
+    return "error looking up service account" in error.what
 
 
 def staying_on(node: str, doc: Json) -> Json:
@@ -113,12 +122,18 @@ class WorkloadNamespace:
         return cls(lab, host, where, name, tenant)
 
     def submit(self, *pods: Json) -> None:
-        """Create pods, or objects with a pod template, in order. Raises ApiFailed."""
+        """Create pods, or objects with a pod template, in order. Raises ApiFailed.
+
+        Retries while the new namespace has no ServiceAccount ``default``, which a busy cluster adds seconds later.
+        """
         for pod in pods:
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
             placed = of_runtime_class(self.runtime_class, staying_on(self.node, pod) if self.node else pod)
-            self.cluster.create({**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}})
+            doc = {**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}}
+            create = functools.partial(self.cluster.create, doc)
+            pause = self.cluster.calls.pause
+            retry(create, when=_no_account_yet, timeout=_ACCOUNT_SECONDS, interval=0.2, sleep=pause)
 
     def running(self, *names: str, timeout: float = 120.0) -> tuple[PodView, ...]:
         """Wait until pods are Ready; returns the host's pods in the order of ``names``. Errors as for ``on_host``."""

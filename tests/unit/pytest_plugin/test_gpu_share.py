@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ pytest_plugins = ["pytester"]
 
 def existing(gpus: float = 4, *, exclusive: bool = False) -> LabSpec:
     """The lab ``demo`` in a cluster of others, as ``lab up`` saves it."""
-    cluster = ClusterSpec(provider="existing", kubeconfig="k", context="theirs", exclusive=exclusive)
+    cluster = ClusterSpec(provider="existing", kubeconfig=Path("k"), context="theirs", exclusive=exclusive)
     leaf = QueueSpec(name="leaf")
     return with_budget(LabSpec(name="demo", cluster=cluster, budget=BudgetSpec(gpus=gpus), queues=(leaf,)))
 

@@ -209,3 +209,11 @@ def test_gpu_pods_get_the_runtime_class_of_the_cluster() -> None:
     assert class_of(None, pod) is class_of(None, deployment("b", pod)) is None
     assert pod["spec"]["runtimeClassName"] == "nvidia"
     assert class_of("nvidia", cpu_pod("c")) is None
+
+
+def test_pod_waits_for_the_service_account_of_its_namespace(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
+    message = 'pods "a" is forbidden: error looking up service account ns/default: serviceaccount "default" not found'
+    refused = {"kind": "Status", "message": message}
+    created = host_api.on("POST", PODS, (403, refused), pod("a"))
+    on_host.submit(cpu_pod("a"))
+    assert len(created.requests) == 2
