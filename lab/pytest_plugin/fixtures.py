@@ -25,6 +25,7 @@ from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_share import gpu_total, usable_nodes
 from lab.pytest_plugin.state import ATTACHED, NAMESPACES, PROBE_LACKING, required, uses, warn_renamed
 from lab.session.lab import Lab
+from lab.supply.registry import mirrored
 from lab.text import count
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import IMAGE, cpu_pod
@@ -230,7 +231,7 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
         # meanwhile: 50 requests/s for the lifetime of the scheduler (KAI-Scheduler#1945).
         groups = ("PodGroup",) if lab.has_kai and not tenant and not grace else ()
         if not lab.spec.cluster.own and not tenant:
-            opened = replace(opened, runtime_class=lab.spec.gpu.runtime_class)
+            opened = replace(opened, runtime_class=lab.spec.gpu.runtime_class, image=_image(lab))
         opened = replace(opened, grace=grace, node="" if tenant in own_kai else node, with_pods=groups)
         created.append(opened)
         return opened
@@ -241,18 +242,25 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
             stack.callback(opened.clear)
 
 
+def _image(lab: Lab) -> str:
+    """The image of the suites' pods on the host: from the mirror that the lab file sets for its registry."""
+    return mirrored(IMAGE, lab.spec.supply.mirrors)
+
+
 def _probe_lacks(config: pytest.Config, lab: Lab) -> str:
     """Reason why an existing cluster cannot start the suites' pods; empty if it can. Asked once in each process."""
     if PROBE_LACKING not in config.stash:
         config.stash[PROBE_LACKING] = ""
         if not lab.spec.cluster.own:
-            trial = WorkloadNamespace.open(lab.spec.name, lab.cluster, "image")
+            trial = replace(WorkloadNamespace.open(lab.spec.name, lab.cluster, "image"), image=_image(lab))
             try:
                 trial.submit(cpu_pod("image", scheduler=None))
                 trial.running("image")
             except WaitTimeout as error:
                 reason = next(iter(error.evidence), error.what)
-                config.stash[PROBE_LACKING] = f"the cluster cannot run a pod of {IMAGE}, the suites' image: {reason}"
+                config.stash[PROBE_LACKING] = (
+                    f"the cluster cannot run a pod of {trial.image}, the suites' image: {reason}"
+                )
             finally:
                 trial.clear()
     return config.stash[PROBE_LACKING]

@@ -16,6 +16,7 @@ from lab.kube.readiness import why_never
 from lab.kube.retry import retry
 from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import EventView, PodView
+from lab.workloads.pods import IMAGE
 from lab.workloads.temporary import owner_labels
 
 Json = dict[str, Any]
@@ -72,15 +73,16 @@ def staying_on(node: str, doc: Json) -> Json:
     return {**doc, "spec": {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}}
 
 
-def of_runtime_class(name: str | None, doc: Json) -> Json:
-    """The object with this RuntimeClass, or none, wherever its pods ask for one."""
-    spec = doc.get("spec") or {}
+def as_cluster_has(doc: Json, runtime_class: str | None, image: str) -> Json:
+    """The object with this RuntimeClass, or none, wherever its pods ask for one, and this image for the suites' own."""
+    spec = dict(doc.get("spec") or {})
     if "template" in spec:
-        return {**doc, "spec": {**spec, "template": of_runtime_class(name, spec["template"])}}
-    if "runtimeClassName" not in spec:
-        return doc
-    rest = {key: value for key, value in spec.items() if key != "runtimeClassName"}
-    return {**doc, "spec": {**rest, **({"runtimeClassName": name} if name else {})}}
+        return {**doc, "spec": {**spec, "template": as_cluster_has(spec["template"], runtime_class, image)}}
+    if spec.pop("runtimeClassName", None) and runtime_class:
+        spec["runtimeClassName"] = runtime_class
+    if "containers" in spec:
+        spec["containers"] = [{**one, "image": image} if one["image"] == IMAGE else one for one in spec["containers"]]
+    return {**doc, "spec": spec} if spec else doc
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class WorkloadNamespace:
     namespace: str  # the namespace in ``cluster``
     tenant: str = ""  # name of the tenant; empty on the host
     node: str = ""  # node for all pods that do not select nodes; empty: any
+    image: str = IMAGE  # of the suites' pods, from a mirror or not
     runtime_class: str | None = "nvidia"  # of GPU pods; None: the nodes' default runtime injects GPUs
     grace: int = 1  # grace period of removed pods, in seconds
     with_pods: tuple[str, ...] = ()
@@ -129,7 +132,8 @@ class WorkloadNamespace:
         for pod in pods:
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
-            placed = of_runtime_class(self.runtime_class, staying_on(self.node, pod) if self.node else pod)
+            placed = as_cluster_has(pod, self.runtime_class, self.image)
+            placed = staying_on(self.node, placed) if self.node else placed
             doc = {**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}}
             create = functools.partial(self.cluster.create, doc)
             pause = self.cluster.calls.pause

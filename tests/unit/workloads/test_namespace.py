@@ -14,7 +14,7 @@ from lab.kube import Cluster, reflector
 from lab.kube.transport import ExecOutcome
 from lab.objects.views import PodView
 from lab.workloads.controllers import deployment
-from lab.workloads.namespace import Inside, WorkloadNamespace, of_runtime_class
+from lab.workloads.namespace import Inside, WorkloadNamespace, as_cluster_has
 from lab.workloads.pods import cpu_pod, gpu_pod
 from lab.workloads.temporary import process_label
 from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod
@@ -200,7 +200,7 @@ def test_a_container_without_gpus_sees_nothing() -> None:
 
 def test_gpu_pods_get_the_runtime_class_of_the_cluster() -> None:
     def class_of(name: str | None, doc: Json) -> str | None:
-        spec = of_runtime_class(name, doc)["spec"]
+        spec = as_cluster_has(doc, name, "mirror.example/probe:2")["spec"]
         found: str | None = spec.get("template", {}).get("spec", spec).get("runtimeClassName")
         return found
 
@@ -209,6 +209,8 @@ def test_gpu_pods_get_the_runtime_class_of_the_cluster() -> None:
     assert class_of(None, pod) is class_of(None, deployment("b", pod)) is None
     assert pod["spec"]["runtimeClassName"] == "nvidia"
     assert class_of("nvidia", cpu_pod("c")) is None
+    (container,) = as_cluster_has(pod, None, "mirror.example/probe:2")["spec"]["containers"]
+    assert container["image"] == "mirror.example/probe:2"
 
 
 def test_pod_waits_for_the_service_account_of_its_namespace(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
