@@ -109,7 +109,10 @@ class DryRun:
     problems: tuple[str, ...]
     """Objects that it refuses, and why; one line each."""
     not_tried: tuple[str, ...]
-    """Objects whose namespace, kind or role does not exist yet, or whose webhook takes no dry run or does not answer; one line each."""
+    """Objects whose namespace, kind or role does not exist yet, or whose webhook takes no dry run or is away.
+
+    One line each.
+    """
 
 
 def dry_run(cluster: Cluster, docs: Docs) -> DryRun:
