@@ -12,9 +12,10 @@ from lab.kube.ownership import owner_of
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take
-from lab.snapshot.kai_installation import KaiInstallation, installation
+from lab.snapshot.kai_installation import BINDER, GROUPER, SCHEDULER, KaiInstallation, installation
 
 _KINDS = ("Deployment", "Pod")
+_NEEDED = (SCHEDULER, BINDER, GROUPER)
 
 
 def find_kai(cluster: Cluster) -> KaiInstallation | None:
@@ -59,5 +60,11 @@ class AdoptedKai(LabStep):
             return "it is gone"
         if found.version != self.spec.kai.version:
             return f"version {found.version or 'unknown'} runs, and the lab was made for {self.spec.kai.version}"
-        down = [one.state()[0] for one in found.components.values() if one.want and not one.up]
+        parts = found.components.items()
+        down = [
+            one.state()[0]
+            for role, one in parts
+            # its owner may have switched other components off
+            if not one.up and (role in _NEEDED or (one.want and not one.missing))
+        ]
         return "; ".join(down)

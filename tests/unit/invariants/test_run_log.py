@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lab.config import LabSpec
 from lab.invariants import Violation
 from lab.invariants.run_log import RECOVERY, ViolationLog, Waiver
 from lab.pytest_plugin import invariants
@@ -18,6 +19,7 @@ from lab.serialization import to_json
 
 def item(*, worker: bool, fixtures: tuple[str, ...] = (), namespaces: tuple[str, ...] = ()) -> Any:
     config = SimpleNamespace(workerinput={}) if worker else SimpleNamespace()
+    config.stash = {invariants.ATTACHED: SimpleNamespace(spec=LabSpec())}
     stash = pytest.Stash()
     stash[invariants.NAMESPACES] = [SimpleNamespace(namespace=name) for name in namespaces]  # type: ignore[misc]
     return SimpleNamespace(config=config, fixturenames=fixtures, stash=stash)
