@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Literal
 
 from lab.config import GpuSpec, KaiSpec, LabSpec, TenantSpec
 from lab.config.sections import ClusterSpec
@@ -15,8 +16,9 @@ from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers, NoLab, SpecError
 from lab.host import undo_all, undo_plan
 from lab.kube import OWNER_LABEL
-from lab.kube.leftovers import delete_labelled, labelled
-from lab.objects.isolation_labels import tenant_namespace
+from lab.kube.leftovers import labelled
+from lab.objects.fields import labels_of
+from lab.objects.isolation_labels import OWN_KAI_LABEL, tenant_namespace
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal, lab_names
@@ -85,9 +87,6 @@ def down(
             if record.cancelled:
                 raise Interrupted("stopped during lab down", fix="run lab down again")
             left += [f"{step}: {error}" for step, error in record.errors]
-            if at and record.left:
-                delete_labelled(session.cluster(), name)
-                record.left = list(labelled(session.cluster(), name))
             left += record.left
             kept += _images(session) if keep_images and own else []
         elif session.journal.owned("cluster") or session.journal.owned("container"):
@@ -172,18 +171,25 @@ def _session_at(name: str, kubeconfig: Path, context: str) -> Session:
         update={"cluster": ClusterSpec(provider="existing", kubeconfig=kubeconfig, context=context)}
     )
     cluster = connect(spec)
-    own = [space["metadata"]["name"] for space in cluster.list("Namespace", labels=f"{OWNER_LABEL}={name}")]
-    if not own and not labelled(cluster, name):
+    spaces = {
+        space["metadata"]["name"]: labels_of(space["metadata"])
+        for space in cluster.list("Namespace", labels=f"{OWNER_LABEL}={name}")
+    }
+    if not spaces and not labelled(cluster, name):
         raise NoLab(
             f"cluster {context} has nothing of a lab {name}", fix=cluster.kubectl("get", "ns", "-L", OWNER_LABEL)
         )
     prefix = tenant_namespace("")
-    names = [space.removeprefix(prefix) for space in own if space.startswith(prefix)]
+    modes: dict[str, Literal["own-kai", "default"]] = {
+        space.removeprefix(prefix): "own-kai" if OWN_KAI_LABEL in labels else "default"
+        for space, labels in spaces.items()
+        if space.startswith(prefix)
+    }
     update = {
         "scheduler": "kai" if cluster.get("CustomResourceDefinition", _QUEUES) else "default",
-        "kai": KaiSpec(manage="install" if KAI_NAMESPACE in own else "adopt"),
+        "kai": KaiSpec(manage="install" if KAI_NAMESPACE in spaces else "adopt"),
         "gpu": GpuSpec(mode="none"),
-        "tenants": tuple(TenantSpec(name=tenant, mode="default") for tenant in names),
+        "tenants": tuple(TenantSpec(name=tenant, mode=mode) for tenant, mode in modes.items()),
     }
     spec = spec.model_copy(update=update)
     session = Session(spec, spec)

@@ -69,10 +69,10 @@ def ready(workloads: WorkloadNamespace, server: InferenceServer, *names: str) ->
 
 @pytest.fixture
 def sharing(workloads: WorkloadNamespace, server: InferenceServer, serving: str) -> Sharing:
-    """The two servers; the second is created when the first is bound."""
+    """The two servers; the second is created when the first serves, so that its GPU is known to be shared."""
     for name, fraction in SHARES.items():
         workloads.submit(*inference(name, server, fraction=fraction, queue=serving))
-        one(workloads, name, lambda pod: bool(pod.gpu_groups), "on a GPU")
+        one(workloads, name, lambda pod: pod.ready and bool(pod.gpu_groups), "ready on a GPU")
     return dict(zip(SHARES, ready(workloads, server, *SHARES), strict=True))
 
 

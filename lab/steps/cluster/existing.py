@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, LabError, SpecError
+from lab.errors import ApiFailed, LabError, SpecError, WaitTimeout
 from lab.files import write_atomic
-from lab.kube import Cluster
+from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.leftovers import labelled
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.workloads.temporary import PROCESS_LABEL
 
 CLAIM = "existing-cluster"
 """Kind of the journal's record of the cluster; its facts are the server and the UID of namespace kube-system."""
 
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key")}
 _SYSTEM = "kube-system"
+_GONE_SECONDS = 120.0
 
 Json = dict[str, Any]
 
@@ -156,7 +159,21 @@ class ExistingCluster(LabStep):
             raise ApiFailed(f"the API server {ctx.cluster().server} does not answer /readyz", fix="lab up")
 
     def undo(self, ctx: LabContext) -> None:
-        """Nothing: the other steps remove their objects, and the kubeconfig goes with the state directory."""
+        """Delete what killed tests left; the other steps have removed their objects. Waits for namespaces that end.
+
+        Nothing else is deleted by its label: a step that refused, because others use what it made, must stand.
+        """
+        cluster, own = ctx.cluster(), f"{OWNER_LABEL}={self.spec.name}"
+        for kind in ("Namespace", "Topology"):
+            cluster.delete_all(kind, None, labels=f"{own},{PROCESS_LABEL}")
+        with suppress(WaitTimeout):  # one that stays is a leftover
+            cluster.wait(
+                "Namespace",
+                lambda found: not any("deletionTimestamp" in space["metadata"] for space in found),
+                labels=own,
+                timeout=_GONE_SECONDS,
+                what=f"namespaces of lab {self.spec.name} are gone",
+            )
 
     def remains(self, ctx: LabContext) -> tuple[str, ...]:
         """Objects of any kind with the lab's label."""

@@ -25,6 +25,7 @@ from lab.session.session import Session
 from lab.steps.cluster import existing, ownership
 from lab.steps.cluster.existing import CLAIM
 from lab.tools.lock import lock_now
+from lab.workloads.temporary import PROCESS_LABEL
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.kai_install import add_kai_of_others
@@ -170,7 +171,7 @@ def test_only_objects_of_the_lab_are_removed(theirs: FakeApiServer) -> None:
     report = operation.down("demo")
     assert (report.left, report.kept) == ((), ())
     assert set(theirs.objects) == before
-    assert [line for line in theirs.log if line != "close"] == ["delete Queue mine"]
+    assert [line for line in theirs.log if line.startswith("delete Q")] == ["delete Queue mine"]
     assert not LabPaths("demo").root.exists()
 
 
@@ -225,13 +226,29 @@ def lost(theirs: FakeApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_lab_without_its_state_is_removed_by_its_labels(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
-    theirs.put("ConfigMap", "mine", "default", metadata=MINE)
+    theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai")
+    theirs.put("Namespace", "t-killed", metadata={"labels": {"kailab": "demo", PROCESS_LABEL: "gone"}})
     theirs.put("ConfigMap", "other", "default", metadata={"labels": {"kailab": "other"}})
     report = operation.down("demo", at=lost)
     assert report.left == ()
-    assert sorted(line for line in theirs.log if line != "close") == ["delete ConfigMap mine", "delete Queue mine"]
+    deleted = [line for line in theirs.log if line.startswith("delete ") and " all " not in line]
+    assert sorted(deleted) == ["delete Namespace t-killed", "delete Queue mine"]
     assert theirs.get("Queue", "theirs") is not None
     assert not LabPaths("demo").root.exists()
+
+
+def test_kai_in_which_others_have_queues_stays_though_it_has_the_label(
+    theirs: FakeApiServer, lost: tuple[Path, str]
+) -> None:
+    """The step refuses; a deletion by the label would take the queues of others with the CRD."""
+    theirs.put("Namespace", "kai-scheduler", metadata=MINE)
+    theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai", metadata=MINE)
+    with pytest.raises(Leftovers) as caught:
+        operation.down("demo", at=lost)
+    assert any("KAI is not removed" in line for line in caught.value.evidence)
+    assert theirs.get("Namespace", "kai-scheduler") is not None
+    assert theirs.get("CustomResourceDefinition", "queues.scheduling.run.ai") is not None
+    assert theirs.get("Queue", "theirs") is not None
 
 
 def test_lab_that_the_cluster_does_not_have_is_named(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
