@@ -184,12 +184,13 @@ def strangers_cluster(name: str, folder: Path, *, workers: int = 2) -> Iterator[
         "kubeadmConfigPatches": [_CONTROLLERS, *([_CGROUP_V1] if v1 else [])],
         "containerdConfigPatches": [_RUNC] if v1 else [],
     }
-    create = [kind, "create", "cluster"]
+    create, network = [kind, "create", "cluster"], {"KIND_EXPERIMENTAL_DOCKER_NETWORK": name}
     empty = ["docker", "run", "--rm", "-v", f"{volumes}:/v", "--entrypoint", "find", image]
     try:
         run.run(
             [*create, "--name", name, "--image", image, "--config", "-", "--kubeconfig", stranger.kubeconfig],
             stdin=yaml.safe_dump(config),
+            env=network,
             timeout=600,
         )
         _cni(stranger)
@@ -199,6 +200,7 @@ def strangers_cluster(name: str, folder: Path, *, workers: int = 2) -> Iterator[
     finally:
         run.run([kind, "delete", "cluster", "--name", name, "--kubeconfig", stranger.kubeconfig], check=False)
         run.run([*empty, "/v", "-mindepth", "1", "-delete"], check=False)
+        run.run(["docker", "network", "rm", name], check=False)  # kind leaves it
 
 
 def node_image(run: HostRunner) -> str:
