@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import yaml
 
 from lab.session.lab import Lab
-from scripts.fault_injection.seeding import Fault, tampering
+from lab.steps.kai.step import NAMESPACE
+from scripts.fault_injection.seeding import Fault, patched, tampering
 from scripts.fault_injection.tampering import neighbour_disturbed
 from tests.e2e.kai_components import stopped
 from tests.e2e.noisy_neighbour.own_kai import OwnKai
-from tests.e2e.without_measures import without_policy
+from tests.e2e.without_measures import CONFIG, without_policy
 
 OWN = "own-kai"
 
@@ -27,6 +28,12 @@ def tenants_kai_stopped(lab: Lab) -> Iterator[None]:
     """Stop the scheduler of a tenant's KAI."""
     with stopped(own_kai(lab), "scheduler"):
         yield
+
+
+def namespaces_opened(lab: Lab) -> AbstractContextManager[None]:
+    """Let KAI on the host handle the pods of all namespaces, which violates invariant ``tenant-host-kai-apart``."""
+    change = {"spec": {"global": {"namespaceLabelSelector": None}}}
+    return patched(lab, *CONFIG, change, rolls=(NAMESPACE, "pod-grouper"))
 
 
 @contextmanager
@@ -73,6 +80,13 @@ TENANT_FAULTS = (
         "the scheduler and the operator of a tenant's own KAI are scaled to 0",
         tenants_kai_stopped,
         {"test_own_kai.py": "all_kinds", "test_tenant_changes.py": ""},
+        tenant=OWN,
+    ),
+    Fault(
+        "namespaces-opened",
+        "the pod-grouper of the host's KAI runs without its namespace selector",
+        namespaces_opened,
+        {"test_isolation.py": "keeps_to_its_namespaces"},
         tenant=OWN,
     ),
     Fault(

@@ -1,4 +1,4 @@
-"""One lab that is up: mirrors, what is killed in it, and the GPUs of removed tenants."""
+"""One lab that is up: mirrors, secrets, what is killed in it, a KAI that somebody else installs, and released GPUs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.errors import LabError, NotProven
 from lab.kube import Cluster
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import NodeView, PodView
 from lab.session.lab import Lab
 from lab.supply.bundle import installed
 from lab.tools.process import HostRunner
 from lab.workloads.pods import gpu_pod
 from tests.integration.conftest import Cli, Done, containers_of, lacking
+from tests.integration.kai_lines import two_lines
 from tests.support.killed import Killable
+from tests.support.secret_scan import ProcessWatch, files_below, forms, kubeconfigs, leaks, needles
 
 NAME = "it-running"
 OWN, ONE, TWO = "own", "one", "two"
@@ -71,7 +75,8 @@ def command(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Ite
     tenants = [{"name": OWN, "mode": "own-kai", "kaiVersion": KAI, "nodes": 1}]
     spec = {
         "name": NAME,
-        "cluster": {"workers": 2},
+        # the long tests need one for a second tenant with dedicated nodes
+        "cluster": {"workers": 3 if os.environ.get("KAILAB_LONG") else 2},
         "gpu": {"mode": "simulated", "perNode": 4},
         "scheduler": "default",
         "supply": {"mirrors": MIRRORS},
@@ -214,3 +219,122 @@ def test_gpus_of_a_removed_tenant_are_proven_free_beside_others(command: Cli, la
     assert PodView.of(stays).ready
     lab.tenant(ONE).delete("Pod", "stays", "default", grace=1, wait=SECONDS)
     assert lab.cluster.list("Pod", "default") == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_nothing_that_the_lab_writes_or_runs_holds_a_secret(command: Cli, lab: Lab) -> None:
+    _, newer = two_lines()
+    mark = f"KAILAB_STATE={command.env['KAILAB_STATE']}".encode()
+    logs, page = command.root / "logs", command.root / "report.html"
+    outputs: dict[str, bytes] = {}
+    with ProcessWatch(mark) as processes:
+        for words, code in (
+            (("up", "-f", str(command.root / "lab.yaml"), "--yes", "--json"), 0),
+            (("status", "--name", NAME, "--json"), 0),
+            (("tenant", "upgrade", OWN, "--kai", newer, "--no-suites", "--json", "--name", NAME), NotProven.exit_code),
+            (("tenant", "rollback", OWN, "--to", KAI, "--json", "--name", NAME), 0),
+            (("logs", "--name", NAME, "--out", str(logs), "--json"), 0),
+            (("report", "--name", NAME, "--out", str(page), "--json"), 0),
+            (
+                ("bundle", "create", "-f", str(command.root / "lab.yaml"), "--image", PAUSE, "--out", "made", "--json"),
+                0,
+            ),
+        ):
+            done = command(*words, code=code)
+            outputs[f"output of lab {' '.join(words[:2])}"] = f"{done.out}\n{done.err}".encode()
+    secrets = needles(lab)
+    assert len(secrets) > 20, sorted(secrets)
+    kept = {*kubeconfigs(lab), lab.paths.volumes}
+
+    def haystack() -> dict[str, bytes]:
+        written = files_below(lab.paths.root.parent.parent, logs, page, command.root / "made", without=kept)
+        return {**written, **processes.seen, **outputs}
+
+    texts = haystack()
+    assert {str(lab.paths.log), str(page)} <= texts.keys()
+    assert any(name.endswith("pods.yaml") for name in texts)
+    assert any(" helm " in name or "/helm" in name for name in processes.seen)
+    assert leaks(texts, secrets) == {}
+
+    for name in (f"{lab.paths.kubeconfig.name}: client-key-data", f"{OWN}: "):
+        secret = next(value for key, value in secrets.items() if key.startswith(name))
+        for form in secret:
+            planted = lab.paths.root / "planted"
+            planted.write_bytes(b"text " + form + b" text")
+            assert str(planted) in leaks(haystack(), secrets)
+            planted.unlink()
+    token = b"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJpdCJ9.c2lnbmF0dXJl"
+    with subprocess.Popen(["sleep", "60"], env={**command.env, "TOKEN": token.decode()}) as planted_process:
+        with ProcessWatch(mark) as seen:
+            pass
+        planted_process.kill()
+    assert leaks(seen.seen, {"planted": forms(token)})
+
+
+PAUSE = "registry.k8s.io/pause:3.10.1"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_kai_that_somebody_installs_on_the_host_is_named(command: Cli, lab: Lab, engine: HostRunner) -> None:
+    """A plain ``helm install`` into a cluster with a tenant that has a KAI of its own."""
+    (bundle, entry) = next(
+        (bundle, entry)
+        for bundle in installed()
+        for entry in bundle.entries
+        if (entry.kind, entry.version) == ("chart", f"v{KAI}")
+    )
+    assert is_whole(command), "the lab is whole before"
+    helm = [str(lab.tool("helm")), "--kubeconfig", str(lab.paths.kubeconfig)]
+    place = ("kai-scheduler", "-n", "kai-scheduler")
+    chart = str(bundle.path(entry))
+    engine.run([*helm, "install", *place, chart, "--create-namespace", "--set", f"global.registry={REGISTRY}"])
+    grouper = "app=pod-grouper"
+    try:
+        lab.cluster.wait(
+            "Pod",
+            lambda pods: any(PodView.of(pod).ready for pod in pods),
+            namespace="kai-scheduler",
+            labels=grouper,
+            timeout=SECONDS,
+            what="the pod-grouper of that KAI runs",
+        )
+        status = command("status", "--name", NAME, "--json", code=5).json()
+        (step,) = (step for step in status["steps"] if step["id"] == "host-kai")
+        assert (step["state"], step["detail"]) == (
+            "drifted",
+            f"KAI {KAI} in namespace kai-scheduler is not the lab's, and tenants are not isolated from it",
+        )
+        verified = command("verify", "--name", NAME, "--json", code=13).json()
+        assert "tenant-host-kai-apart" in [one["id"] for one in verified["invariants"] if one["findings"]]
+        for refused in (up(command, None), command(*ADD, code=None)):
+            assert refused.code not in (0, 1), refused.err
+            assert f"KAI {KAI} in namespace kai-scheduler is not the lab's" in refused.out + refused.err
+        assert lab.cluster.get("Namespace", tenant_namespace("late")) is None
+    finally:
+        uninstall(lab, engine, helm, place)
+    up(command)
+    assert is_whole(command), "the lab is whole again"
+
+
+ADD = ("tenant", "add", "late", "--mode", "own-kai", "--kai", KAI, "--yes", "--json", "--name", NAME)
+
+
+def is_whole(command: Cli) -> bool:
+    return bool(command("status", "--name", NAME, "--json").json()["ok"])
+
+
+def uninstall(lab: Lab, engine: HostRunner, helm: list[str], place: tuple[str, ...]) -> None:
+    """Remove the KAI of somebody else, with its CRDs, as its owner does."""
+    for kind, name in (("Config.kai.scheduler", "kai-config"), ("SchedulingShard", "default")):
+        try:
+            lab.cluster.delete(kind, name, wait=SECONDS)
+        except LabError:
+            continue
+    engine.run([*helm, "uninstall", *place, "--no-hooks"])
+    for crd in lab.cluster.list("CustomResourceDefinition"):
+        if crd["metadata"]["name"].endswith((".kai.scheduler", ".run.ai")):
+            lab.cluster.delete("CustomResourceDefinition", crd["metadata"]["name"], wait=SECONDS)
+    for space in ("kai-scheduler", "kai-resource-reservation", "kai-scale-adjust"):
+        lab.cluster.delete("Namespace", space, wait=SECONDS)
