@@ -111,10 +111,12 @@ def run_pytest(command: Cli, text: str, *options: str) -> Done:
     folder.mkdir(exist_ok=True)
     (folder / "test_it.py").write_text(text)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
+    # this test may run in a worker, and the inner run is not one
+    env = {key: value for key, value in command.env.items() if not key.startswith("PYTEST_XDIST")}
     done = subprocess.run(
         [*argv, "--lab", NAME, "--lab-artifacts-seconds", "0", *options, folder / "test_it.py"],
         cwd=folder,
-        env={**command.env, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        env={**env, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -165,7 +165,8 @@ class ExistingCluster(LabStep):
         """
         cluster, own = ctx.cluster(), f"{OWNER_LABEL}={self.spec.name}"
         for kind in ("Namespace", "Topology"):
-            cluster.delete_all(kind, None, labels=f"{own},{PROCESS_LABEL}")
+            for left in cluster.list(kind, labels=f"{own},{PROCESS_LABEL}"):
+                cluster.delete(kind, left["metadata"]["name"])
         with suppress(WaitTimeout):  # one that stays is a leftover
             cluster.wait(
                 "Namespace",
