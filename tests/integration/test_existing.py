@@ -230,16 +230,16 @@ def test_kai_that_its_owner_stops(guest: Guest) -> None:
     operator, binder = (("Deployment", name, "kai-scheduler") for name in ("kai-operator", "binder"))
     was = objects_in(cluster)
     try:
-        for kind, name, space in (operator, binder):
+        for kind, name, space in (operator, binder):  # one after the other: the operator restores the binder
             cluster.patch(kind, name, {"spec": {"replicas": 0}}, space)
-        cluster.wait(
-            "Deployment",
-            lambda found: not any(one["status"].get("availableReplicas") for one in found),
-            namespace="kai-scheduler",
-            fields="metadata.name=binder",
-            timeout=60,
-            what="the binder is stopped",
-        )
+            cluster.wait(
+                "Pod",
+                lambda found: not found,
+                namespace=space,
+                labels=f"app={name}",
+                timeout=60,
+                what=f"{name} is stopped",
+            )
         status = guest.lab("status", "--json", code=5)
         assert any(step["id"] == "kai" and "binder" in step["detail"] for step in status["steps"])
     finally:
