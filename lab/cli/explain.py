@@ -1,7 +1,8 @@
-"""``lab explain``: why a pod does not run."""
+"""``lab explain``: why a pod or a workload does not run."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,57 +10,92 @@ import typer
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
 from lab.errors import SpecError
-from lab.explain import all_rules, explained, overview_of
-from lab.operations.explain import read, read_cluster
+from lab.explain import LabSnapshot, all_rules, explained, overview_of
+from lab.explain.subject import Subject
+from lab.explain.workload_explanation import explain_workload
+from lab.operations.explain import load, read, read_cluster
 from lab.session.lab import Lab
-from lab.ui.explain import render_explained, render_overview
+from lab.ui.explain import render_explained, render_overview, render_workload
 from lab.ui.text_writer import Cell, render_table
 
 app = command_app()
 
-Pod = Annotated[
-    str | None, typer.Argument(metavar="[NAMESPACE/]POD", help="A pod, or a workload whose pods are missing.")
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAMESPACE/]POD | KIND [NAMESPACE/]NAME", help="A pod, or a workload of any kind."),
 ]
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Its namespace. Default: default.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Its tenant. Default: the lab's own cluster.")]
 All = Annotated[bool, typer.Option("--all", help="An overview of the whole lab and all problems in it.")]
 Rules = Annotated[bool, typer.Option("--rules", help="List all rules; needs no cluster.")]
+Saved = Annotated[Path | None, typer.Option("--snapshot", metavar="FILE", help="Read a snapshot instead of a cluster.")]
+Save = Annotated[
+    Path | None, typer.Option("--save", metavar="FILE", help="Write the cluster's snapshot, without Secrets.")
+]
 
 
-@app.command(epilog="Examples: lab explain team/pod · lab explain pod -n ns --tenant my-vcluster · lab explain --all")
+@app.command(
+    epilog="Examples: lab explain team/pod · lab explain deployment team/web · lab explain pytorchjob/train -n team"
+    " · lab explain pod -n ns --tenant my-vcluster · lab explain --all"
+)
 def explain(
-    pod: Pod = None,
+    words: Words = None,
     namespace: Namespace = None,
     tenant: Tenant = None,
     all_: All = False,
     rules: Rules = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    snapshot: Saved = None,
+    save: Save = None,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why a pod does not run, the root cause first. Exit code 1 if no reason is found."""
+    """Explain why a pod or a workload does not run, the root cause first. Exit code 1 if no reason is found."""
     if rules:
         _rules(as_json)
         return
-    if all_ == bool(pod):
+    asked = words or []
+    if all_ == bool(asked):
         raise SpecError(
-            "a pod and --all are mutually exclusive" if pod else "no pod named",
-            fix="lab explain NAMESPACE/POD, or lab explain --all",
+            "a pod and --all are mutually exclusive" if asked else "no pod named",
+            fix="lab explain NAMESPACE/POD, lab explain KIND NAME, or lab explain --all",
         )
-    if tenant and kubeconfig is not None:
-        raise SpecError("--tenant and --kubeconfig are mutually exclusive", fix="omit one of them")
-    cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
-    snapshot = read_cluster(cluster) if cluster else read(Lab.attach(name), tenant or "")
+    clusters = _clusters(name, kubeconfig, context, snapshot, tenant or "", asked)
+    if save is not None:
+        clusters.snapshot(tenant or "").save(save)
     if all_:
-        overview = overview_of(snapshot)
+        overview = overview_of(clusters)
         print_json(overview) if as_json else render_overview(overview)
         return
-    space, _, short = (pod or "").rpartition("/")
-    found = explained(snapshot, short, space or namespace or "default", tenant or "")
-    print_json(found) if as_json else render_explained(found)
-    if not found.settled:
+    subject = Subject.of(clusters.snapshot(tenant or ""), asked, namespace)
+    if subject.kind:
+        workload = explain_workload(clusters, subject.kind, subject.name, subject.namespace, tenant or "")
+        print_json(workload) if as_json else render_workload(workload)
+        settled = workload.settled
+    else:
+        found = explained(clusters, subject.name, subject.namespace, tenant or "")
+        print_json(found) if as_json else render_explained(found)
+        settled = found.settled
+    if not settled:
         raise typer.Exit(1)
+
+
+def _clusters(
+    name: str | None, kubeconfig: Path | None, context: str | None, snapshot: Path | None, tenant: str, words: list[str]
+) -> LabSnapshot:
+    """Read what the options name; the first of several words may name a kind to read as well."""
+    kind, *more = " ".join(words).replace("/", " ").split() or [""]
+    if tenant and (kubeconfig or snapshot):
+        option = "--kubeconfig" if kubeconfig else "--snapshot"
+        raise SpecError(f"--tenant and {option} are mutually exclusive", fix="omit one of them")
+    if snapshot is not None:
+        if name or kubeconfig or context:
+            raise SpecError("--snapshot excludes --name, --kubeconfig and --context", fix="omit the others")
+        return load(snapshot)
+    cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
+    kind = kind if more else ""
+    return read_cluster(cluster, kind) if cluster else read(Lab.attach(name), tenant, kind)
 
 
 def _rules(as_json: bool) -> None:

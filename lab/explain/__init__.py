@@ -1,4 +1,4 @@
-"""Explains why a pod does not run: pure rules over cluster snapshots, with evidence and one next action each.
+"""Explains why pods and workloads do not run: pure rules over cluster snapshots, with evidence and one next action.
 
 ``lab.operations.explain`` reads the snapshots of a lab.
 """
@@ -10,6 +10,7 @@ from lab.explain.overview import Overview, overview_of
 from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
 from lab.explain.rule import PodRule
+from lab.explain.workload_explanation import WorkloadExplanation, explain_workload
 
 __all__ = [
     "Explanation",
@@ -20,9 +21,11 @@ __all__ = [
     "PodRule",
     "PodStage",
     "TenantSnapshot",
+    "WorkloadExplanation",
     "all_rules",
     "explain",
     "explain_pod",
+    "explain_workload",
     "explained",
     "overview_of",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from lab.explain.explanation import Explanation, PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
+from lab.explain.rule import PodRule
 from lab.findings import Certainty, Finding
 from lab.snapshot.cluster_snapshot import UNREAD
 from lab.text import whole_seconds
@@ -40,14 +42,25 @@ def explain(asked: PodContext, *others: PodContext) -> Explanation:
 
 def _reasons(contexts: Sequence[PodContext]) -> tuple[Finding, ...]:
     """Return one finding per rule, ordered; general ones only if no other rule gives a likely reason."""
-    rules = {rule.id: (rule.general, number) for number, rule in enumerate(all_rules())}
+    rules = _order()
     first: dict[str, Finding] = {}
-    for finding in (finding for ctx in contexts for rule in all_rules() for finding in rule.apply(ctx)):
+    for finding in (finding for ctx in contexts for rule in _rules(ctx.stage) for finding in rule.apply(ctx)):
         first.setdefault(finding.rule, finding)
     found = [finding for finding in first.values() if not rules[finding.rule][0]]
     if all(finding.certainty is Certainty.POSSIBLE for finding in found):
         found = list(first.values())
     return tuple(sorted(found, key=lambda one: (_CERTAINTIES.index(one.certainty), *rules[one.rule])))
+
+
+@functools.cache
+def _rules(stage: PodStage) -> tuple[PodRule, ...]:
+    return tuple(rule for rule in all_rules() if stage in rule.stages)
+
+
+@functools.cache
+def _order() -> dict[str, tuple[bool, int]]:
+    """Return whether each rule is general, and its place."""
+    return {rule.id: (rule.general, number) for number, rule in enumerate(all_rules())}
 
 
 def _summary(ctx: PodContext) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from functools import cached_property
 
 from lab.errors import SpecError
 from lab.explain.diagnosis import explain
@@ -49,24 +50,32 @@ class LabSnapshot:
         Raises:
             NoSuchPod: the pod, workload or tenant does not exist; the evidence has similar names.
         """
-        by_name = {one.name: one for one in self.tenants}
+        return self.cases_of(find(self.snapshot(tenant), name, namespace), tenant)
+
+    def snapshot(self, tenant: str = "") -> ClusterSnapshot:
+        """Return the snapshot of a tenant, or of the host. Raises NoSuchPod if the lab has no such tenant."""
+        return self._tenant(tenant).snapshot if tenant else self.host
+
+    def cases_of(self, obj: Obj, tenant: str = "") -> tuple[PodContext, ...]:
+        """Return the contexts of a Pod or workload object, which has its kind. Raises NoSuchPod as ``cases``."""
         if not tenant:
-            obj = find(self.host, name, namespace)
             synced = SyncedObject.of(obj)
+            by_name = {one.name: one for one in self.tenants}
             owner = by_name.get(synced.tenant) if obj.get("kind", "Pod") == "Pod" else None
             if owner is not None:
                 return (self._on_host(obj, owner, owner.snapshot.get("Pod", synced.name, synced.namespace)),)
             return (PodContext(self.host, obj, "host" if self.tenants else "", command=self.command),)
-        owner = by_name.get(tenant)
-        if owner is None:
-            raise NoSuchPod(
-                f"the lab has no tenant {tenant!r} (tenants: {', '.join(by_name) or 'none'})", fix="lab status"
-            )
-        obj = find(owner.snapshot, name, namespace)
+        owner = self._tenant(tenant)
         on_host = self._synced(tenant, obj)
         counterpart = SyncedCounterpart(self.host, on_host, "host", tenant)
         virtual = PodContext(owner.snapshot, obj, f"tenant {tenant}", counterpart, owner.own_scheduler, owner.command)
         return (virtual,) if on_host is None else (virtual, self._on_host(on_host, owner, obj))
+
+    def _tenant(self, name: str) -> TenantSnapshot:
+        names = [one.name for one in self.tenants]
+        if name not in names:
+            raise NoSuchPod(f"the lab has no tenant {name!r} (tenants: {', '.join(names) or 'none'})", fix="lab status")
+        return self.tenants[names.index(name)]
 
     def _on_host(self, obj: Obj, tenant: TenantSnapshot, virtual: Obj | None) -> PodContext:
         counterpart = SyncedCounterpart(tenant.snapshot, virtual, f"tenant {tenant.name}", tenant.name)
@@ -75,9 +84,12 @@ class LabSnapshot:
     def _synced(self, tenant: str, obj: Obj) -> Obj | None:
         """Return the host's pod for a tenant's pod."""
         meta = parts(obj)[0]
-        wanted = tenant, meta.get("namespace"), meta.get("name")
-        synced = ((pod, SyncedObject.of(pod)) for pod in self.host.of("Pod"))
-        return next((pod for pod, of in synced if (of.tenant, of.namespace, of.name) == wanted), None)
+        return self._synced_pods.get((tenant, meta.get("namespace", ""), meta.get("name", "")))
+
+    @cached_property
+    def _synced_pods(self) -> dict[tuple[str, str, str], Obj]:
+        synced = ((pod, SyncedObject.of(pod)) for pod in reversed(self.host.of("Pod")))
+        return {(of.tenant, of.namespace, of.name): pod for pod, of in synced}
 
 
 def find(snapshot: ClusterSnapshot, name: str, namespace: str) -> Obj:
@@ -88,7 +100,13 @@ def find(snapshot: ClusterSnapshot, name: str, namespace: str) -> Obj:
     """
     for kind in ("Pod", *WORKLOADS):
         if (obj := snapshot.get(kind, name, namespace)) is not None:
-            return _pod_of(snapshot, {**obj, "kind": kind}) or {**obj, "kind": kind}
+            found = obj if obj.get("kind") else {**obj, "kind": kind}
+            return _pod_of(snapshot, found) or found
+    raise no_such(snapshot, f"pod or workload {namespace}/{name}", name, namespace)
+
+
+def no_such(snapshot: ClusterSnapshot, what: str, name: str, namespace: str) -> NoSuchPod:
+    """Return the error for an object that does not exist, with similar names of pods."""
     names = [pod.name for pod in snapshot.pods if pod.namespace == namespace]
     similar = difflib.get_close_matches(name, names, _SUGGESTIONS, 0.5)
     similar += [one for one in names if one.startswith(name) and one not in similar]
@@ -104,7 +122,7 @@ def find(snapshot: ClusterSnapshot, name: str, namespace: str) -> Obj:
     else:
         namespaces = sorted({pod.namespace for pod in snapshot.pods})
         fix = f"check name and namespace; namespaces with pods: {', '.join(namespaces) or 'none'}"
-    raise NoSuchPod(f"no pod or workload {namespace}/{name} exists", evidence=evidence, fix=fix)
+    return NoSuchPod(f"no {what} exists", evidence=evidence, fix=fix)
 
 
 def _pod_of(snapshot: ClusterSnapshot, obj: Obj) -> Obj | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from lab.explain.diagnosis import explain
 from lab.explain.explanation import Explanation, PodStage
 from lab.explain.lookup import LabSnapshot
 from lab.explain.rules.queues import describe
+from lab.explain.workload_explanation import SameReason, grouped
+from lab.objects.fields import Obj
 from lab.objects.kai import queue_path
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.workload import WORKLOADS, WorkloadView
@@ -33,6 +35,8 @@ class ClusterOverview:
     """Stage → number of pods."""
     unwell: tuple[Explanation, ...]
     """Unhealthy pods and workloads, and running ones with a finding."""
+    reasons: tuple[SameReason, ...]
+    """The same, grouped by workload and reason."""
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -69,6 +73,7 @@ class ClusterOverview:
             "pods": self.pods,
             "troubles": self.troubles,
             "unwell": self.unwell,
+            "reasons": self.reasons,
         }
 
 
@@ -89,17 +94,14 @@ class Overview:
 def overview_of(lab: LabSnapshot) -> Overview:
     """Return the overview of a host and its tenants. A tenant's pod is reported in its tenant only."""
     read = {tenant.name for tenant in lab.tenants}
-    own = [(pod.namespace, pod.name) for pod in lab.host.pods if pod.labels.get(MANAGED_BY_LABEL) not in read]
-    sides = [_side(lab, lab.host, "", own)]
-    for tenant in lab.tenants:
-        pods = [(pod.namespace, pod.name) for pod in tenant.snapshot.pods]
-        sides.append(_side(lab, tenant.snapshot, tenant.name, pods))
+    pods = zip(lab.host.of("Pod"), lab.host.pods, strict=True)
+    sides = [_side(lab, lab.host, "", [obj for obj, pod in pods if pod.labels.get(MANAGED_BY_LABEL) not in read])]
+    sides += [_side(lab, one.snapshot, one.name, one.snapshot.of("Pod")) for one in lab.tenants]
     return Overview(tuple(sides))
 
 
-def _side(lab: LabSnapshot, snapshot: ClusterSnapshot, tenant: str, pods: list[tuple[str, str]]) -> ClusterOverview:
-    names = pods + [(view.namespace, view.name) for view in _incomplete(snapshot)]
-    explanations = [explain(*lab.cases(name, namespace, tenant)) for namespace, name in names]
+def _side(lab: LabSnapshot, snapshot: ClusterSnapshot, tenant: str, pods: Iterable[Obj]) -> ClusterOverview:
+    explanations = [explain(*lab.cases_of(obj, tenant)) for obj in (*pods, *_incomplete(snapshot))]
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     queues = sorted(snapshot.queues, key=lambda queue: (len(queue_path(queue.name, parents)), queue.name))
     return ClusterOverview(
@@ -111,11 +113,19 @@ def _side(lab: LabSnapshot, snapshot: ClusterSnapshot, tenant: str, pods: list[t
         unwell=tuple(
             one for one in explanations if one.findings or one.stage not in (PodStage.RUNNING, PodStage.SUCCEEDED)
         ),
+        reasons=grouped(snapshot, explanations),
     )
 
 
-def _incomplete(snapshot: ClusterSnapshot) -> list[WorkloadView]:
+def _incomplete(snapshot: ClusterSnapshot) -> list[Obj]:
     """Return top-level workloads that have fewer pods than they want and are not paused."""
-    views = [WorkloadView.of({**obj, "kind": kind}) for kind in WORKLOADS for obj in snapshot.of(kind)]
-    pods = {(pod.namespace, pod.name) for pod in snapshot.pods}
-    return [v for v in views if not v.owner and not v.paused and v.have < v.want and (v.namespace, v.name) not in pods]
+    objs = [{**obj, "kind": kind} for kind in WORKLOADS for obj in snapshot.of(kind)]
+    views = [(obj, WorkloadView.of(obj)) for obj in objs]
+    return [
+        obj
+        for obj, view in views
+        if not view.owner
+        and not view.paused
+        and view.have < view.want
+        and snapshot.pod(view.name, view.namespace) is None
+    ]

@@ -21,7 +21,7 @@ from lab.explain.component_messages import (
 from lab.explain.explanation import PodStage
 from lab.kai.names import QUEUE_LABEL
 from lab.objects.fields import Obj, parts
-from lab.objects.kai import BindRequestView, PodGroupView, QueueView, queue_path
+from lab.objects.kai import BindRequestView, PodGroupView, QueueView
 from lab.objects.pod_requests import PodRequests
 from lab.objects.views import ContainerView, EventView, NodeView, PodView
 from lab.objects.workload import WORKLOADS, WorkloadView
@@ -110,6 +110,10 @@ class PodContext:
 
     @cached_property
     def pod(self) -> PodView:
+        meta = parts(self.obj)[0]
+        name, namespace = meta.get("name", ""), meta.get("namespace", "")
+        if self.kind == "Pod" and self.snapshot.get("Pod", name, namespace) is self.obj:
+            return self.snapshot.pod(name, namespace) or PodView.of(self.obj)
         return PodView.of(self.pod_obj)
 
     @cached_property
@@ -126,7 +130,7 @@ class PodContext:
 
     @cached_property
     def requests(self) -> PodRequests:
-        return PodRequests.of(self.pod_obj)
+        return self.pod.requests
 
     @cached_property
     def stage(self) -> PodStage:
@@ -168,9 +172,8 @@ class PodContext:
     @cached_property
     def group_pods(self) -> tuple[PodView, ...]:
         """The pods of its PodGroup that have not ended, itself included."""
-        key = (self.pod.namespace, self.pod.pod_group)
-        pods = self.snapshot.pods if self.pod.pod_group else ()
-        return tuple(pod for pod in pods if (pod.namespace, pod.pod_group) == key and not pod.ended)
+        pods = self.snapshot.group_pods(self.pod.pod_group, self.pod.namespace)
+        return tuple(pod for pod in pods if not pod.ended)
 
     @cached_property
     def queue_name(self) -> str:
@@ -181,9 +184,14 @@ class PodContext:
         """
         if self.group is not None:
             return self.group.queue
+        return next(iter(self.queue_labels), "default-queue")
+
+    @cached_property
+    def queue_labels(self) -> tuple[str, ...]:
+        """The queues that labels name: its workload's, its own, and its own ``project``; the first decides."""
         key = self.kai.queue_key if self.kai else QUEUE_LABEL
-        of_workload = self.workload.labels.get(key) if self.workload else None
-        return of_workload or self.pod.labels.get(key) or self.pod.labels.get("project") or "default-queue"
+        of_workload = self.workload.labels.get(key, "") if self.workload else ""
+        return tuple(filter(None, (of_workload, self.pod.labels.get(key), self.pod.labels.get("project"))))
 
     @cached_property
     def queue(self) -> QueueView | None:
@@ -192,9 +200,7 @@ class PodContext:
     @cached_property
     def chain(self) -> tuple[QueueView, ...]:
         """The queue and its existing ancestors; a loop is cut."""
-        queues = {queue.name: queue for queue in self.snapshot.queues}
-        path = queue_path(self.queue_name, {queue.name: queue.parent for queue in queues.values()})
-        return tuple(queues[name] for name in path)
+        return self.snapshot.queue_chain(self.queue_name)
 
     @cached_property
     def bind_request(self) -> BindRequestView | None:

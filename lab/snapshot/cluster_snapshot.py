@@ -15,7 +15,7 @@ from typing import Any
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.objects.fields import Obj
-from lab.objects.kai import BindRequestView, PodGroupView, QueueView, is_reservation
+from lab.objects.kai import BindRequestView, PodGroupView, QueueView, is_reservation, queue_path
 from lab.objects.redact import redact
 from lab.objects.views import EventView, NodeView, PodView
 from lab.serialization import to_json
@@ -106,6 +106,10 @@ class ClusterSnapshot:
     def queues(self) -> tuple[QueueView, ...]:
         return tuple(QueueView.of(obj) for obj in self.of("Queue"))
 
+    def queue_chain(self, name: str) -> tuple[QueueView, ...]:
+        """A queue and its existing ancestors, nearest first; a loop is cut."""
+        return tuple(self._queues[one] for one in queue_path(name, self._parents))
+
     @cached_property
     def reservations(self) -> tuple[PodView, ...]:
         return tuple(view for obj, view in zip(self.of("Pod"), self.pods, strict=True) if is_reservation(obj))
@@ -122,7 +126,15 @@ class ClusterSnapshot:
 
     def events_about(self, uid: str) -> tuple[EventView, ...]:
         """The events about one object, oldest first; the kubelet writes a node's name as the uid."""
-        return tuple(event for event in self.events if uid and event.uid == uid)
+        return self._events_by_uid.get(uid, ()) if uid else ()
+
+    def pod(self, name: str, namespace: str) -> PodView | None:
+        """A pod by name."""
+        return self._pods_by_name.get((namespace, name))
+
+    def group_pods(self, name: str, namespace: str) -> tuple[PodView, ...]:
+        """The pods of a PodGroup, ended ones included."""
+        return self._pods_by_group.get((namespace, name), ())
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClusterSnapshot:
@@ -142,6 +154,33 @@ class ClusterSnapshot:
     @classmethod
     def load(cls, path: Path) -> ClusterSnapshot:
         return cls.from_json(json.loads(gzip.decompress(path.read_bytes())))
+
+    @cached_property
+    def _queues(self) -> dict[str, QueueView]:
+        return {queue.name: queue for queue in self.queues}
+
+    @cached_property
+    def _parents(self) -> dict[str, str]:
+        return {queue.name: queue.parent for queue in self.queues}
+
+    @cached_property
+    def _events_by_uid(self) -> dict[str, tuple[EventView, ...]]:
+        found: dict[str, list[EventView]] = {}
+        for event in self.events:
+            found.setdefault(event.uid, []).append(event)
+        return {uid: tuple(events) for uid, events in found.items()}
+
+    @cached_property
+    def _pods_by_name(self) -> dict[tuple[str, str], PodView]:
+        return {(pod.namespace, pod.name): pod for pod in self.pods}
+
+    @cached_property
+    def _pods_by_group(self) -> dict[tuple[str, str], tuple[PodView, ...]]:
+        found: dict[tuple[str, str], list[PodView]] = {}
+        for pod in self.pods:
+            if pod.pod_group:
+                found.setdefault((pod.namespace, pod.pod_group), []).append(pod)
+        return {key: tuple(pods) for key, pods in found.items()}
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, str], Obj]:

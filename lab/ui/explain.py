@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.explain import Explanation, Overview
+from lab.explain import Explanation, Overview, WorkloadExplanation
 from lab.explain.overview import ClusterOverview
+from lab.explain.workload_explanation import SameReason
 from lab.text import count
 from lab.ui.findings import write_finding
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_NAMES = 8
+"""Names of pods in one line."""
 
 _STAGES = {
     "running": "green",
@@ -58,7 +62,7 @@ def render_overview(overview: Overview, console: Console | None = None) -> None:
         page.marked("ok", "no problem found")
     else:
         unwell = sum(len(side.unwell) for side in overview.sides)
-        words = f"{count(unwell, 'pod')} or workloads with problems; lab explain NAMESPACE/POD has the details of one"
+        words = f"{count(unwell, 'pod')} or workloads with problems; lab explain KIND NAMESPACE/NAME has the details"
         page.line((words, "bold"))
 
 
@@ -81,9 +85,42 @@ def _side(page: TextWriter, side: ClusterOverview) -> None:
         page.paragraph(" ", line, indent=1)
     for line in side.troubles:
         page.marked("fail", line, indent=1)
-    for pod in side.unwell:
-        title = f"{pod.kind} {pod.namespace}/{pod.name}: {pod.summary}"
-        page.paragraph((page.terminal.glyph("warn"), _STAGES[pod.stage.value]), (title, "bold"), indent=1)
-        for finding in pod.findings[:2]:
-            page.paragraph((finding.rule, "dim"), finding.what, indent=3)
-            page.marked("next", (finding.next, "cyan"), indent=5)
+    for same in side.reasons:
+        _same(page, same, 2, indent=1)
+
+
+def _same(page: TextWriter, same: SameReason, most: int, indent: int = 0) -> None:
+    """Write pods with the same reasons once, and their reasons without evidence."""
+    title = f"{same.title}: {same.first.summary}"
+    page.paragraph((page.terminal.glyph("warn"), _STAGES[same.first.stage.value]), (title, "bold"), indent)
+    for finding in same.first.findings[:most]:
+        page.paragraph((finding.rule, "dim"), finding.what, indent + 2)
+        page.marked("next", (finding.next, "cyan"), indent + 4)
+
+
+def render_workload(workload: WorkloadExplanation, console: Console | None = None) -> None:
+    """A workload's pods by stage, and the reasons of each group of pods with evidence and next action."""
+    page = TextWriter(console)
+    page.line(
+        (f"{workload.kind} {workload.namespace}/{workload.name}", "bold"),
+        ("  " + workload.summary, _STAGES[workload.stage.value]),
+        (f"  {workload.side}" if workload.side else "", "dim"),
+    )
+    facts = {"owned by": " → ".join(reversed(workload.owners)), **workload.facts}
+    page.columns([[(title, "dim"), text] for title, text in facts.items() if text], indent=2)
+    for same in workload.reasons:
+        page.blank()
+        _same(page, same, 0)
+        if len(same.pods) > 1:
+            page.items([", ".join(same.pods[:_NAMES])], ("|", "dim"), 1, indent=2)
+        for finding in same.first.findings:
+            write_finding(page, finding)
+    if workload.settled and not workload.reasons:
+        page.blank()
+        page.marked("ok", "no problem found")
+    elif not workload.settled:
+        page.blank()
+        page.items(workload.messages, ("|", "dim"), len(workload.messages))
+        page.marked("warn", "no rule explains it: lab logs collects events, objects and logs")
+    for kinds in workload.unread:
+        page.marked("warn", f"not read: {kinds}; rules that need it were skipped")

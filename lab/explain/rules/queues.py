@@ -71,14 +71,11 @@ def unknown(ctx: PodContext) -> Finding | None:
 
 @rule("queue.no-default", UNBOUND, "default_grouper.go; the chart creates default-queue from 0.10 on")
 def no_default(ctx: PodContext) -> Finding | None:
-    """The pod names no queue, and no default-queue exists."""
+    """No default-queue exists, and the pod names it or names no queue."""
     if not _waits(ctx) or ctx.queue is not None or ctx.queue_name != _DEFAULT:
         return None
-    return Finding(
-        f"{ctx.title} names no queue, and the default, {_DEFAULT}, does not exist",
-        f"label it with one of: {_leaves(ctx)}",
-        (_queues(ctx),),
-    )
+    names = f"names queue {_DEFAULT}, which" if _DEFAULT in ctx.queue_labels else f"names no queue, and {_DEFAULT}"
+    return Finding(f"{ctx.title} {names} does not exist", f"label it with one of: {_leaves(ctx)}", (_queues(ctx),))
 
 
 @rule(

@@ -21,7 +21,7 @@ from lab.operations import explain
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui.explain import render_explained, render_overview
 from lab.workloads.namespace import WorkloadNamespace
-from tests.support.explain_world import SPACE, Scene, pod, queue, synced
+from tests.support.explain_world import SPACE, Scene, meta, pod, queue, synced
 
 NONE = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
 
@@ -138,6 +138,46 @@ def test_all_option_describes_the_cluster(monkeypatch: pytest.MonkeyPatch, stuck
     assert "queue test: nothing used, no bounds" in done.output
     assert "2 pods or workloads with problems" in done.output
     assert json.loads(run(monkeypatch, stuck, "--all", "--json").stdout)["well"] is False
+
+
+@pytest.mark.parametrize("args", [("job", "team/train"), ("job/train", "-n", "team"), ("team/train",)])
+def test_a_workload_by_kind_and_name(monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]) -> None:
+    scene = Scene()
+    owner = {"ownerReferences": [{"kind": "Job", "name": "train", "controller": True}]}
+    scene.add({"kind": "Job", "metadata": meta("train", SPACE), "spec": {}, "status": {"active": 1}})
+    for number in range(2):
+        scene.pending(pod(f"train-{number}", group="pg", queue="nowhere", meta=owner))
+    done = run(monkeypatch, LabSnapshot(scene.world), *args)
+    assert done.exit_code == 0
+    assert "Job team/train  2 pods: 2 unbound" in done.output
+    assert done.output.count("queue nowhere does not exist") == 1
+    data = json.loads(run(monkeypatch, LabSnapshot(scene.world), *args, "--json").stdout)
+    assert {"kind", "stage", "settled", "facts", "findings", "reasons"} < set(data)
+    assert data["reasons"][0]["pods"] == ["train-0", "train-1"]
+
+
+def test_a_snapshot_is_saved_and_read(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, tmp_path: Path) -> None:
+    file = tmp_path / "s.json.gz"
+    assert run(monkeypatch, stuck, "--all", "--save", str(file)).exit_code == 0
+    assert "queue nowhere does not exist" in run(monkeypatch, stuck, "team/p", "--snapshot", str(file)).output
+    file.write_text("no")
+    done = run(monkeypatch, stuck, "team/p", "--snapshot", str(file))
+    assert isinstance(done.exception, SpecError)
+
+
+class FakeKinds:
+    """API discovery of a cluster with one CRD."""
+
+    def listable(self) -> list[Any]:
+        return [SimpleNamespace(kind="PyTorchJob", plural="pytorchjobs")]
+
+
+@pytest.mark.parametrize(
+    ("word", "more"), [("pytorchjobs", ["PyTorchJob"]), ("deployment", []), ("team", []), ("", [])]
+)
+def test_a_further_kind_is_read_if_a_word_names_it(word: str, more: list[str]) -> None:
+    cluster: Any = SimpleNamespace(kinds=FakeKinds(), get=lambda _, name: name == "team")
+    assert explain._more(cluster, word) == more
 
 
 def test_rules_are_listed_without_a_cluster() -> None:

@@ -44,6 +44,9 @@ def test_no_queue_named_and_no_default_queue() -> None:
     scene.pending(queue=None)
     explanation = scene.explain()
     assert ids(explanation) == ["queue.no-default"]
+    assert "names no queue, and default-queue does not exist" in explanation.findings[0].what
+    scene.pending(pod("named", queue="default-queue"))
+    assert "names queue default-queue, which does not exist" in scene.explain("named").findings[0].what
     scene.add(queue("default-queue"))
     assert "queue.no-default" not in ids(scene.explain())
 
