@@ -10,19 +10,25 @@ import typer
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
 from lab.errors import SpecError
-from lab.explain import LabSnapshot, all_rules, explained, overview_of
+from lab.explain import LabSnapshot, all_rules, explain_evictions, explained, overview_of
+from lab.explain.owners import Ref
 from lab.explain.subject import Subject
 from lab.explain.workload_explanation import explain_workload
 from lab.operations.explain import load, read, read_cluster
 from lab.session.lab import Lab
-from lab.ui.explain import render_explained, render_overview, render_workload
+from lab.ui.explain import render_evictions, render_explained, render_overview, render_workload
 from lab.ui.text_writer import Cell, render_table
 
 app = command_app()
 
+_EVICTIONS = ("eviction", "evictions")
+
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAMESPACE/]POD | KIND [NAMESPACE/]NAME", help="A pod, or a workload of any kind."),
+    typer.Argument(
+        metavar="[NAMESPACE/]POD | KIND [NAMESPACE/]NAME | eviction POD",
+        help="A pod or a workload; 'eviction' before it for its evictions, 'evictions' for the recent ones.",
+    ),
 ]
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Its namespace. Default: default.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Its tenant. Default: the lab's own cluster.")]
@@ -36,7 +42,7 @@ Save = Annotated[
 
 @app.command(
     epilog="Examples: lab explain team/pod · lab explain deployment team/web · lab explain pytorchjob/train -n team"
-    " · lab explain pod -n ns --tenant my-vcluster · lab explain --all"
+    " · lab explain pod -n ns --tenant my-vcluster · lab explain eviction team/pod · lab explain --all"
 )
 def explain(
     words: Words = None,
@@ -68,8 +74,9 @@ def explain(
         overview = overview_of(clusters)
         print_json(overview) if as_json else render_overview(overview)
         return
-    subject = Subject.of(clusters.snapshot(tenant or ""), asked, namespace)
-    if subject.kind:
+    if asked[0] in _EVICTIONS:
+        settled = _evictions(clusters, asked[1:], namespace, tenant or "", as_json)
+    elif (subject := Subject.of(clusters.snapshot(tenant or ""), asked, namespace)).kind:
         workload = explain_workload(clusters, subject.kind, subject.name, subject.namespace, tenant or "")
         print_json(workload) if as_json else render_workload(workload)
         settled = workload.settled
@@ -85,7 +92,8 @@ def _clusters(
     name: str | None, kubeconfig: Path | None, context: str | None, snapshot: Path | None, tenant: str, words: list[str]
 ) -> LabSnapshot:
     """Read what the options name; the first of several words may name a kind to read as well."""
-    kind, *more = " ".join(words).replace("/", " ").split() or [""]
+    records = bool(words) and words[0] in _EVICTIONS
+    kind, *more = " ".join(words[1:] if records else words).replace("/", " ").split() or [""]
     if tenant and (kubeconfig or snapshot):
         option = "--kubeconfig" if kubeconfig else "--snapshot"
         raise SpecError(f"--tenant and {option} are mutually exclusive", fix="omit one of them")
@@ -95,7 +103,16 @@ def _clusters(
         return load(snapshot)
     cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
     kind = kind if more else ""
-    return read_cluster(cluster, kind) if cluster else read(Lab.attach(name), tenant, kind)
+    return read_cluster(cluster, kind, records) if cluster else read(Lab.attach(name), tenant, kind, records)
+
+
+def _evictions(clusters: LabSnapshot, words: list[str], namespace: str | None, tenant: str, as_json: bool) -> bool:
+    """Print the evictions of a subject, or the recent ones; return whether anything is known."""
+    snapshot = clusters.snapshot(tenant)
+    subject = Ref(*Subject.of(snapshot, words, namespace)) if words else None
+    found = explain_evictions(snapshot, subject)
+    print_json(found) if as_json else render_evictions(found)
+    return found.settled
 
 
 def _rules(as_json: bool) -> None:

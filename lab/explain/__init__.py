@@ -4,6 +4,7 @@
 """
 
 from lab.explain.diagnosis import explain
+from lab.explain.eviction import EvictionExplanation, explain_evictions
 from lab.explain.explanation import Explanation, PodStage
 from lab.explain.lookup import LabSnapshot, NoSuchPod, TenantSnapshot, explain_pod, explained
 from lab.explain.overview import Overview, overview_of
@@ -13,6 +14,7 @@ from lab.explain.rule import PodRule
 from lab.explain.workload_explanation import WorkloadExplanation, explain_workload
 
 __all__ = [
+    "EvictionExplanation",
     "Explanation",
     "LabSnapshot",
     "NoSuchPod",
@@ -24,6 +26,7 @@ __all__ = [
     "WorkloadExplanation",
     "all_rules",
     "explain",
+    "explain_evictions",
     "explain_pod",
     "explain_workload",
     "explained",

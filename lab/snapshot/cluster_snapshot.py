@@ -20,6 +20,7 @@ from lab.objects.redact import redact
 from lab.objects.views import EventView, NodeView, PodView
 from lab.serialization import to_json
 from lab.snapshot.capture import log_tails, slim
+from lab.snapshot.scheduler_metrics import scheduler_records
 
 KINDS: tuple[str, ...] = (
     "Pod",
@@ -78,6 +79,8 @@ class ClusterSnapshot:
     logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Component → its last lines; empty unless requested."""
     facts: Mapping[str, str] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+    """Samples of KAI's schedulers about queues and evictions; empty unless requested."""
 
     def of(self, kind: str) -> tuple[Obj, ...]:
         """The objects of a kind; empty where it is absent."""
@@ -144,6 +147,7 @@ class ClusterSnapshot:
             absent=frozenset(data.get("absent") or ()),
             logs={name: tuple(lines) for name, lines in (data.get("logs") or {}).items()},
             facts=dict(data.get("facts") or {}),
+            metrics=tuple(data.get("metrics") or ()),
         )
 
     def save(self, path: Path) -> None:
@@ -192,9 +196,16 @@ class ClusterSnapshot:
 
 
 def take(
-    cluster: Cluster, *, kinds: Iterable[str] = KINDS, logs: bool = False, timeout: float = 30.0
+    cluster: Cluster,
+    *,
+    kinds: Iterable[str] = KINDS,
+    logs: bool = False,
+    scheduler: bool = False,
+    timeout: float = 30.0,
 ) -> ClusterSnapshot:
     """Read all kinds of a cluster in parallel; ``logs`` adds those of KAI's components and of crashing containers.
+
+    ``scheduler`` adds the schedulers' metrics, and their log lines about evictions as the log ``evictions``.
 
     Kinds that are not listed within ``timeout`` seconds are absent, and the fact ``unread`` names them. Raises
     ApiFailed when the server does not answer or rejects the credentials, and ValueError for Secret.
@@ -211,12 +222,15 @@ def take(
         pool.shutdown(wait=False, cancel_futures=True)
     objects = {kind: objs for kind, objs in read.items() if objs is not None}
     late = sorted(set(wanted) - set(read))
+    metrics, evictions = scheduler_records(cluster, objects.get("Pod", ())) if scheduler else ((), ())
+    tails = log_tails(cluster, objects.get("Pod", ())) if logs else {}
     return ClusterSnapshot(
         at=datetime.now(UTC),
         objects=objects,
         absent=frozenset(wanted) - objects.keys(),
-        logs=log_tails(cluster, objects.get("Pod", ())) if logs else {},
+        logs={**tails, "evictions": evictions} if evictions else tails,
         facts={UNREAD: ", ".join(late)} if late else {},
+        metrics=metrics,
     )
 
 

@@ -1,10 +1,10 @@
-"""Explanations as text: the reasons of one pod, or an overview of a whole lab."""
+"""Explanations as text: the reasons of a pod or workload, evictions, or an overview of a whole lab."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.explain import Explanation, Overview, WorkloadExplanation
+from lab.explain import EvictionExplanation, Explanation, Overview, WorkloadExplanation
 from lab.explain.overview import ClusterOverview
 from lab.explain.workload_explanation import SameReason
 from lab.text import count
@@ -13,6 +13,12 @@ from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_REQUIRED = {
+    "yes": ("required by KAI's rules", "green"),
+    "no": ("not required", "bold red"),
+    "unknown": ("unknown whether it was required", "yellow"),
+}
 
 _NAMES = 8
 """Names of pods in one line."""
@@ -124,3 +130,23 @@ def render_workload(workload: WorkloadExplanation, console: Console | None = Non
         page.marked("warn", "no rule explains it: lab logs collects events, objects and logs")
     for kinds in workload.unread:
         page.marked("warn", f"not read: {kinds}; rules that need it were skipped")
+
+
+def render_evictions(explanation: EvictionExplanation, console: Console | None = None) -> None:
+    """Each eviction with its evidence and whether it was required, then the scheduler's counter."""
+    page = TextWriter(console)
+    number = sum(one.times for one in explanation.evictions)
+    words = f"{count(number, 'eviction')} by events" if number else "no event of an eviction"
+    page.line((explanation.subject or "Evictions by KAI", "bold"), (f"  {words}", "dim"))
+    for place, finding in enumerate(explanation.findings):
+        page.blank()
+        write_finding(page, finding)
+        if place < len(explanation.required):
+            page.line(_REQUIRED[explanation.required[place]], indent=2)
+    page.blank()
+    for title, times in explanation.counted.items():
+        page.line((f"counted since the scheduler started: {title} {times}", "dim"))
+    if not explanation.metrics:
+        page.marked("warn", "the scheduler's metrics could not be read: more evictions are possible than events show")
+    elif not explanation.findings:
+        page.marked("ok", "no eviction: the scheduler counted none, and no event exists")

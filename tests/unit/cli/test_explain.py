@@ -21,7 +21,7 @@ from lab.operations import explain
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui.explain import render_explained, render_overview
 from lab.workloads.namespace import WorkloadNamespace
-from tests.support.explain_world import SPACE, Scene, meta, pod, queue, synced
+from tests.support.explain_world import SPACE, Scene, group, meta, pod, queue, synced
 
 NONE = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
 
@@ -154,6 +154,27 @@ def test_a_workload_by_kind_and_name(monkeypatch: pytest.MonkeyPatch, args: tupl
     data = json.loads(run(monkeypatch, LabSnapshot(scene.world), *args, "--json").stdout)
     assert {"kind", "stage", "settled", "facts", "findings", "reasons"} < set(data)
     assert data["reasons"][0]["pods"] == ["train-0", "train-1"]
+
+
+def test_evictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene().add(pod("p"))
+    made = group("pg-p")
+    scene.add(made).event(made, "Evict", "Pod team/p was preempted by higher priority workload team/other")
+    worlds = LabSnapshot(scene.world)
+    for words in (("eviction", "team/p"), ("eviction", "pod", "p", "-n", "team"), ("evictions",)):
+        done = run(monkeypatch, worlds, *words)
+        assert done.exit_code == 0
+        assert "preempt evicted Pod team/p" in done.output
+        assert "unknown whether it was required" in done.output
+    assert "metrics could not be read" in done.output
+    data = json.loads(run(monkeypatch, worlds, "evictions", "--json").stdout)
+    assert {"evictions", "required", "counted", "findings", "metrics", "subject"} < set(data)
+
+
+def test_no_eviction_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run(monkeypatch, LabSnapshot(Scene().add(pod("p")).world), "eviction", "team/p")
+    assert done.exit_code == 1
+    assert "no event of an eviction" in done.output
 
 
 def test_a_snapshot_is_saved_and_read(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, tmp_path: Path) -> None:
