@@ -8,26 +8,31 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, write_text
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explain_evictions, explained, overview_of
 from lab.explain.owners import Ref
+from lab.explain.queue_explanation import explain_queues
 from lab.explain.subject import Subject
 from lab.explain.workload_explanation import explain_workload
 from lab.operations.explain import load, read, read_cluster
+from lab.report.queue_page import queue_page
 from lab.session.lab import Lab
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui.explain import render_evictions, render_explained, render_overview, render_workload
+from lab.ui.queues import render_queues
 from lab.ui.text_writer import Cell, render_table
 
 app = command_app()
 
 _EVICTIONS = ("eviction", "evictions")
+_QUEUES = ("queue", "queues")
 
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[NAMESPACE/]POD | KIND [NAMESPACE/]NAME | eviction POD",
-        help="A pod or a workload; 'eviction' before it for its evictions, 'evictions' for the recent ones.",
+        metavar="[NAMESPACE/]POD | KIND [NAMESPACE/]NAME | eviction POD | queue [NAME]",
+        help="A pod or a workload; 'eviction' before it for its evictions, 'evictions' for the recent ones; queues.",
     ),
 ]
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Its namespace. Default: default.")]
@@ -38,11 +43,13 @@ Saved = Annotated[Path | None, typer.Option("--snapshot", metavar="FILE", help="
 Save = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Write the cluster's snapshot, without Secrets.")
 ]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="With queue: also write an HTML page.")]
 
 
 @app.command(
     epilog="Examples: lab explain team/pod · lab explain deployment team/web · lab explain pytorchjob/train -n team"
-    " · lab explain pod -n ns --tenant my-vcluster · lab explain eviction team/pod · lab explain --all"
+    " · lab explain pod -n ns --tenant my-vcluster · lab explain eviction team/pod"
+    " · lab explain queue research --html queues.html · lab explain --all"
 )
 def explain(
     words: Words = None,
@@ -54,6 +61,7 @@ def explain(
     context: Context = None,
     snapshot: Saved = None,
     save: Save = None,
+    html: Html = None,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +82,12 @@ def explain(
         overview = overview_of(clusters)
         print_json(overview) if as_json else render_overview(overview)
         return
-    if asked[0] in _EVICTIONS:
+    if html is not None and asked[0] not in _QUEUES:
+        raise SpecError("--html: only 'lab explain queue' writes a page", fix="omit --html")
+    if asked[0] in _QUEUES:
+        _queues(clusters.snapshot(tenant or ""), asked[1:], html, as_json)
+        settled = True
+    elif asked[0] in _EVICTIONS:
         settled = _evictions(clusters, asked[1:], namespace, tenant or "", as_json)
     elif (subject := Subject.of(clusters.snapshot(tenant or ""), asked, namespace)).kind:
         workload = explain_workload(clusters, subject.kind, subject.name, subject.namespace, tenant or "")
@@ -92,7 +105,7 @@ def _clusters(
     name: str | None, kubeconfig: Path | None, context: str | None, snapshot: Path | None, tenant: str, words: list[str]
 ) -> LabSnapshot:
     """Read what the options name; the first of several words may name a kind to read as well."""
-    records = bool(words) and words[0] in _EVICTIONS
+    records = bool(words) and words[0] in (*_EVICTIONS, *_QUEUES)
     kind, *more = " ".join(words[1:] if records else words).replace("/", " ").split() or [""]
     if tenant and (kubeconfig or snapshot):
         option = "--kubeconfig" if kubeconfig else "--snapshot"
@@ -104,6 +117,15 @@ def _clusters(
     cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
     kind = kind if more else ""
     return read_cluster(cluster, kind, records) if cluster else read(Lab.attach(name), tenant, kind, records)
+
+
+def _queues(snapshot: ClusterSnapshot, words: list[str], html: Path | None, as_json: bool) -> None:
+    if len(words) > 1:
+        raise SpecError(f"{' '.join(words)}: more than one queue", fix="lab explain queue NAME, or lab explain queue")
+    tree = explain_queues(snapshot, *words)
+    if html is not None:
+        write_text(html, queue_page(tree, f"the cluster at {snapshot.at:%Y-%m-%d %H:%M:%S} UTC"), "--html")
+    print_json(tree) if as_json else render_queues(tree)
 
 
 def _evictions(clusters: LabSnapshot, words: list[str], namespace: str | None, tenant: str, as_json: bool) -> bool:

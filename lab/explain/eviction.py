@@ -240,8 +240,8 @@ def _lost(found: Iterable[Eviction], counted: Mapping[tuple[str, str, str], int]
     return [
         Finding(
             f"{action} evicted {count(number, 'pod')} of PodGroup {space}/{name}; events of {events} exist",
-            "read the counter: Kubernetes keeps events for an hour, and a client sends 25 about one object, then one"
-            " in 5 minutes",
+            "trust the counter: the scheduler sends 25 events about a PodGroup, those about its wait included, then one"
+            " in 5 minutes, and Kubernetes keeps them for an hour",
             (f'{EVICTED}{{podgroup="{name}",namespace="{space}",action="{action}"}} {number}',),
             severity="note",
             subject=f"PodGroup {space}/{name}",

@@ -50,7 +50,7 @@ class PodGroupView:
             owner=next((f"{o['kind']}/{o['name']}" for o in owners), ""),
             labels=labels_of(meta),
             refusals=tuple(r for c in status.get("schedulingConditions") or [] for r in _refusals(c)),
-            gpus_allocated=_usage((status.get("resourcesStatus") or {}).get("allocated")).gpu,
+            gpus_allocated=usage_of((status.get("resourcesStatus") or {}).get("allocated")).gpu,
         )
 
 
@@ -105,8 +105,8 @@ class QueueView:
             cpu=_share(resources.get("cpu")),
             memory=_share(resources.get("memory")),
             children=tuple(sorted(status.get("childQueues") or [])),
-            allocated=_usage(status.get("allocated")),
-            allocated_non_preemptible=_usage(status.get("allocatedNonPreemptible")),
+            allocated=usage_of(status.get("allocated")),
+            allocated_non_preemptible=usage_of(status.get("allocatedNonPreemptible")),
         )
 
 
@@ -177,7 +177,8 @@ def _share(row: Obj | None) -> QueueShare:
     return QueueShare(*(float(row.get(key) or 0) for key in ("quota", "limit", "overQuotaWeight")))
 
 
-def _usage(resources: Obj | None) -> Usage:
+def usage_of(resources: Obj | None) -> Usage:
+    """Return a resource list of KAI's status in the units of QueueView."""
     row = resources or {}
     return Usage(
         gpu=quantity(row.get(GPU_RESOURCE, 0)),

@@ -58,9 +58,9 @@ def read(
 def read_cluster(cluster: Cluster, kind: str = "", scheduler: bool = False) -> LabSnapshot:
     """Read any cluster and close its client; ``kind`` and ``scheduler`` are those of ``read``. Raises ApiFailed."""
     try:
-        return LabSnapshot(
-            take(cluster, kinds=(*KINDS, *_more(cluster, kind)), logs=True), (), kubectl_command(cluster)
-        )
+        kinds = (*KINDS, *_more(cluster, kind))
+        snapshot = take(cluster, kinds=kinds, logs=True, scheduler=scheduler)
+        return LabSnapshot(snapshot, (), kubectl_command(cluster))
     finally:
         cluster.close()
 

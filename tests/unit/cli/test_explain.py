@@ -171,6 +171,23 @@ def test_evictions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"evictions", "required", "counted", "findings", "metrics", "subject"} < set(data)
 
 
+def test_queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scene = Scene().add(queue("test", "default", gpu={"quota": 1, "limit": 3}), group("pg-p"))
+    scene.add(pod("p", gpus=2, node="worker-1", ready=True))
+    worlds = LabSnapshot(scene.world)
+    done = run(monkeypatch, worlds, "queue", "test", "--html", str(tmp_path / "q.html"))
+    assert done.exit_code == 0
+    assert "  ████████|███████        ▶" in done.output
+    assert "borrows from: unreserved (1)" in done.output
+    assert "status.allocated of queue test has 0 GPUs, and its pods have 2" in done.output
+    assert "Queues of" in (tmp_path / "q.html").read_text()
+    data = json.loads(run(monkeypatch, worlds, "queues", "--json").stdout)
+    assert [row["name"] for row in data["queues"]] == ["default", "test"]
+    assert data["queues"][1]["resources"]["gpu"]["fair"] == 2
+    refused = run(monkeypatch, worlds, "team/p", "--html", "x")
+    assert isinstance(refused.exception, SpecError)
+
+
 def test_no_eviction_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch, LabSnapshot(Scene().add(pod("p")).world), "eviction", "team/p")
     assert done.exit_code == 1
