@@ -1,0 +1,186 @@
+"""Facts about KAI's releases, derived from the source at each tag by ``scripts/kai_facts`` into ``derived/``.
+
+A version without data, such as a newer patch, has the facts of the newest known release before it; ``is_known`` tells
+them apart. Each file has a topic: name → list of ranges of releases and the value that they have in common. Topics:
+
+- keys: labels and annotations; see Key
+- chart_values: the chart's values by dotted key, with defaults; None for what templates read without a default, and
+  for maps that they read as a whole
+- crds: versions by name; queues: parent by name, of the queues that the chart creates
+- plugins, actions: of the scheduler; whether each is on with the default placement
+- images, binaries: names; webhooks: mutating or validating by the configuration's name
+- events: reason → components that write it; messages: rules of ``lab explain`` whose pattern the source contains
+- support: SUPPORT.md and go.mod; see Support
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import SpecError
+from lab.kai.model import release
+
+FOLDER = Path(__file__).with_name("derived")
+
+Topic = Mapping[str, Sequence[tuple[str, Any]]]
+"""Name → pairs of ranges, such as ``0.9.4-0.9.20 0.12.0``, and value."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A label or annotation that KAI's code names."""
+
+    on: frozenset[str]  # label, annotation; empty where the code does not show it
+    readers: tuple[str, ...]  # components, such as pod-grouper; "chart" for keys that the chart sets
+    writers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Statements of the newest SUPPORT.md about a line, and the release's own go.mod."""
+
+    kind: str  # LTS, Standard; empty: not stated
+    until: str  # such as "Jun 2027" or "Until v0.16"; empty: not stated
+    kubernetes: tuple[str, ...]  # minors that upstream validates, such as 1.34; empty: not stated
+    libraries: str  # the Kubernetes minor that the release was built with
+
+
+@functools.cache
+def releases() -> tuple[str, ...]:
+    """The releases with data, oldest first."""
+    return tuple(_read("releases"))
+
+
+def is_known(version: str) -> bool:
+    """Whether the data has this release. Raises SpecError for invalid versions."""
+    return str(version).removeprefix("v") in releases() and bool(release(version))
+
+
+@functools.cache
+def nearest(version: str) -> str:
+    """The newest release with data that is not newer. Raises SpecError for invalid versions and those before all."""
+    older = [one for one in releases() if release(one) <= release(version)]
+    if not older:
+        raise SpecError(f"KAI {version} is older than all known releases", fix=f"use KAI {releases()[0]} or newer")
+    return older[-1]
+
+
+@functools.cache
+def having(topic: str, name: str) -> tuple[str, ...]:
+    """The releases that have a name of a topic, oldest first."""
+    return tuple(one for one in releases() if any(_in(one, ranges) for ranges, _ in _topic(topic).get(name, ())))
+
+
+@functools.cache
+def at(topic: str, version: str) -> Mapping[str, Any]:
+    """All names of a topic in a version, with their values."""
+    one = nearest(version)
+    return {name: value for name, pairs in _topic(topic).items() for ranges, value in pairs if _in(one, ranges)}
+
+
+@functools.cache
+def keys(version: str) -> Mapping[str, Key]:
+    """Labels and annotations of a version."""
+    return {
+        name: Key(frozenset(one["on"]), tuple(one["readers"]), tuple(one["writers"]))
+        for name, one in at("keys", version).items()
+    }
+
+
+def label(version: str, key: str) -> Key | None:
+    """A label or annotation of a version; None if no component of that version names it."""
+    return keys(version).get(key)
+
+
+def chart_values(version: str) -> Mapping[str, Any]:
+    """The chart's values of a version: dotted key → default."""
+    return at("chart_values", version)
+
+
+def has_value(version: str, key: str) -> bool:
+    """Whether the chart of a version reads a dotted key: as such, as part of a map, or as the map above others."""
+    known = chart_values(version)
+    parts = key.split(".")
+    above = [".".join(parts[:end]) for end in range(1, len(parts))]
+    inside = any(one in known and (known[one] is None or isinstance(known[one], dict | list)) for one in above)
+    return key in known or inside or any(one.startswith(f"{key}.") for one in known)
+
+
+def plugins(version: str) -> frozenset[str]:
+    """Plugins of the scheduler that are on by default."""
+    return frozenset(name for name, on in at("plugins", version).items() if on)
+
+
+def actions(version: str) -> frozenset[str]:
+    """Actions of the scheduler that are on by default."""
+    return frozenset(name for name, on in at("actions", version).items() if on)
+
+
+def support(version: str) -> Support:
+    """The support of a version's line. The line of a newest release is SUPPORT.md's ``main``."""
+    minor = ".".join(version.removeprefix("v").split(".")[:2])
+    newest = at("support", releases()[-1])
+    kind, until = newest.get(minor, ("", ""))
+    last = ".".join(releases()[-1].split(".")[:2])
+    window = newest.get(f"kubernetes {minor}", newest["kubernetes main"] if minor == last else ())
+    return Support(kind, until, tuple(window), at("support", version).get("libraries", ""))
+
+
+def as_ranges(found: Iterable[str], order: Sequence[str]) -> str:
+    """Releases as ranges within an order of releases, such as ``0.9.4-0.9.20 0.12.0``."""
+    places = sorted(order.index(one) for one in found)
+    starts = [place for place in places if place - 1 not in places]
+    ends = [place for place in places if place + 1 not in places]
+    return " ".join(
+        order[start] if start == end else f"{order[start]}-{order[end]}"
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def fingerprint(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """16 hexadecimal digits of the SHA-256 of all facts of a release."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def recorded_fingerprint(version: str) -> str:
+    """The fingerprint that ``scripts/kai_facts`` recorded for a release."""
+    return str(_read("releases")[version])
+
+
+def as_text(names: Mapping[str, Any]) -> str:
+    """A data file: one name a line."""
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in names.items())
+    return f"{{\n{rows}\n}}\n"
+
+
+def topics() -> tuple[str, ...]:
+    """The topics with data."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "releases"))
+
+
+@functools.cache
+def _topic(name: str) -> Topic:
+    data: Topic = _read(name)
+    return data
+
+
+def _read(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return data
+
+
+def _in(version: str, ranges: str) -> bool:
+    wanted = release(version)
+    return any(release(first) <= wanted <= release(last or first) for first, last in _ends(ranges))
+
+
+@functools.cache
+def _ends(ranges: str) -> tuple[tuple[str, str], ...]:
+    return tuple((match[1], match[2] or "") for match in re.finditer(r"([\d.]+)(?:-([\d.]+))?", ranges))
