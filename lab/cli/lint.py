@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,20 +14,31 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
+from lab.findings import Finding
 from lab.kai import line_of
-from lab.lint import RULES, LintContext, lint_files
+from lab.lint import RULES, LintContext, read_all
+from lab.lint import lint as lint_documents
 from lab.lint.context import lint_context
 from lab.session.session import Session, name_of
-from lab.ui.findings import render_by_file
+from lab.ui.findings import render_by_file, render_versions
+from lab.ui.lint_formats import github, sarif
 from lab.ui.text_writer import render_table
 
 app = command_app()
 
+FORMATS = ("text", "json", "sarif", "github")
 
-@app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9.8 · lab lint --rules")
+
+@app.command(epilog="Examples: lab lint pod.yaml · helm template … | lab lint - · lab lint docs/ --kai 0.14.7,0.16.8")
 def lint(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="YAML files or folders.")] = None,
-    kai: Annotated[str | None, typer.Option("--kai", help="KAI version. Default: the lab's.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE...", help="YAML, Markdown or text files, folders; - is stdin.")
+    ] = None,
+    kai: Annotated[
+        str | None, typer.Option("--kai", help="KAI version, or several: 0.14.7,0.16.8. Default: the lab's.")
+    ] = None,
+    layout: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
+    empty: Annotated[bool, typer.Option("--allow-empty", help="Files without a manifest are no error.")] = False,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="For no lab: queues and GPUs are unknown.")] = False,
     tenant: Annotated[
         str | None, typer.Option("--tenant", help="For this tenant: its own KAI version, queues and nodes.")
@@ -50,19 +64,40 @@ def lint(
         raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
     if anywhere and tenant:
         raise SpecError("--anywhere and --tenant are mutually exclusive", fix="omit one of them")
-    if anywhere:
-        setting = LintContext(line_of(kai or LabSpec().kai.version))
-    else:
-        changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
-        inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
-        setting = lint_context(_spec(file, profile, changed, name), **inside)
-    findings = lint_files(files, setting)
-    if as_json:
-        print_json({"findings": findings})
-    else:
-        render_by_file(findings, setting.line.version)
-    if any(one.severity == "error" for one in findings):
+    if layout not in FORMATS:
+        raise SpecError(f"unknown format {layout!r}", fix=f"use one of: {', '.join(FORMATS)}")
+    documents = read_all(files, empty=empty)
+    found: dict[str, tuple[Finding, ...]] = {}
+    for version in (kai or "").split(","):
+        version = version.strip()
+        if anywhere:
+            setting = LintContext(line_of(version or LabSpec().kai.version))
+        else:
+            changed = [*(settings or []), *([f"kai.version={version}"] if version and not tenant else [])]
+            inside = {"tenant": tenant, "version": version} if tenant else {}
+            setting = lint_context(_spec(file, profile, changed, name), **inside)
+        found[setting.line.version] = lint_documents(documents, setting)
+    _print(found, "json" if as_json else layout)
+    if any(one.severity == "error" for findings in found.values() for one in findings):
         raise typer.Exit(12)
+
+
+def _print(found: Mapping[str, tuple[Finding, ...]], layout: str) -> None:
+    (version, findings), several = next(iter(found.items())), len(found) > 1
+    if several:
+        named = (replace(one, what=f"KAI {kai}: {one.what}") for kai, each in found.items() for one in each)
+        findings = tuple(named)
+    if layout == "json":
+        rows = [{"kai": kai, "findings": each} for kai, each in found.items()]
+        print_json({"versions": rows} if several else {"findings": findings})
+    elif layout == "sarif":
+        typer.echo(json.dumps(sarif(findings), indent=2))
+    elif layout == "github":
+        typer.echo(github(findings), nl=False)
+    elif several:
+        render_versions(found)
+    else:
+        render_by_file(findings, version)
 
 
 def _spec(file: Path | None, profile: str | None, changed: list[str], name: str | None) -> LabSpec:

@@ -135,7 +135,7 @@ def _planned(manifest: Manifest, target: Target, notes: _Notes) -> Planned:
     manifest.meta.pop("namespace", None)  # every run has its own namespace
     queue = _queue_of(manifest)
     wave = _wave(manifest, notes)
-    for meta in (manifest.meta, *([pod.meta] if pod is not None and pod.at else [])):
+    for meta in (manifest.meta, *([pod.meta] if pod is not None and pod.is_template else [])):
         for part in ("labels", "annotations"):
             if isinstance(meta.get(part), dict):
                 meta[part] = dict(_translated(meta[part], target, notes))

@@ -50,6 +50,7 @@ def _context(
     return LintContext(
         line=line,
         queues={**default_queues(line), **own},
+        all_queues=True,
         gpu_sharing=sharing,
         gpu_memory=max((pool.memory for pool in pools), default=0),
         gpus_per_node=max((pool.per_node for pool in pools), default=0) if spec.gpu.mode == "simulated" else 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,20 @@ import yaml
 
 from lab.config.document import line_at
 from lab.errors import SpecError
+from lab.lint.embedded import Block, blocks
 
 Loc = tuple[str | int, ...]
 
+STDIN = Path("-")
+YAML_SUFFIXES = (".yaml", ".yml", ".json")
+PROSE_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".sh", ".bash")
 
-class _Loader(yaml.SafeLoader):
-    """A SafeLoader that keeps dates as text, as kubectl does."""
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # libyaml's where PyYAML has it
+    """A SafeLoader that keeps dates and a lone '=' as text, as kubectl does."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's name and type
-        first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
+        first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith((":timestamp", ":value"))]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -30,50 +36,81 @@ class ManifestDocument:
 
     file: str
     data: Any
-    node: yaml.Node
+    node: yaml.Node | None
+    problem: str = ""
+    """Why the text is not valid YAML; ``data`` is then empty."""
+    place: tuple[int, int] = (1, 1)
+    """Line and column of the problem."""
+    template: bool = False
+    """The text has ``{{`` and is a template, such as Helm's."""
 
     def line(self, loc: Loc) -> int:
         """Return the line of the key or item at ``loc``, or of its nearest existing parent."""
-        return line_at(self.node, loc)
+        return line_at(self.node, loc) if self.node is not None else self.place[0]
 
 
 def read(file: Path) -> tuple[ManifestDocument, ...]:
-    """Read the documents of a file.
-
-    Raises:
-        SpecError: it is unreadable or not YAML; with file, line and column.
-    """
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise SpecError(f"{file}: cannot be read: {why}", fix="name a YAML file of manifests") from None
-    return parse(text, str(file))
+    """Read the documents of a file. Raises SpecError: it is unreadable, or not YAML (with line and column)."""
+    return _valid(documents(file))
 
 
 def parse(text: str, file: str = "-") -> tuple[ManifestDocument, ...]:
-    """Parse the documents of a text; the items of a List are documents of their own. Raises SpecError."""
-    loader = _Loader(text)
-    documents: list[ManifestDocument] = []
+    """Parse the documents of a text; the items of a List are documents of their own. Raises SpecError: not YAML."""
+    return _valid(_parsed(text, file))
+
+
+def documents(file: Path) -> tuple[ManifestDocument, ...]:
+    """Read a YAML file, stdin (``-``), or the manifests in Markdown and other text; invalid YAML is a document, too.
+
+    Raises SpecError: it is unreadable.
+    """
     try:
+        text = sys.stdin.read() if file == STDIN else file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise SpecError(f"{file}: cannot be read: {why}", fix="name a YAML file of manifests") from None
+    name = "stdin" if file == STDIN else str(file)
+    if file.suffix.lower() in PROSE_SUFFIXES:
+        return tuple(one for block in blocks(text) for one in _embedded(block, name))
+    return _parsed(text, name)
+
+
+def _embedded(block: Block, file: str) -> tuple[ManifestDocument, ...]:
+    found = _parsed("\n" * (block.line - 1) + block.text, file)
+    return found if block.whole else tuple(one for one in found if not one.problem)
+
+
+def _parsed(text: str, file: str) -> tuple[ManifestDocument, ...]:
+    found: list[ManifestDocument] = []
+    mark = None
+    try:
+        loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
             if node is not None:
-                documents.extend(_split(ManifestDocument(file, loader.construct_document(node), node)))
+                found.extend(_split(ManifestDocument(file, loader.construct_document(node), node)))
+        return tuple(found)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise SpecError(f"{where}: not valid YAML: {error.problem or error.context}", fix="correct the line") from None
+        mark, why = error.problem_mark or error.context_mark, error.problem or error.context
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SpecError(f"{file}: not valid YAML: {error}", fix="correct the file") from None
-    return tuple(documents)
+        why = str(error)
+    place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return (*found, ManifestDocument(file, {}, None, why or "unreadable", place, template="{{" in text))
+
+
+def _valid(found: tuple[ManifestDocument, ...]) -> tuple[ManifestDocument, ...]:
+    for one in found:
+        if one.problem:
+            where = ":".join(map(str, (one.file, *one.place)))
+            raise SpecError(f"{where}: not valid YAML: {one.problem}", fix="correct the line")
+    return found
 
 
 def _split(document: ManifestDocument) -> Iterator[ManifestDocument]:
     data, node = document.data, document.node
     if isinstance(data, dict) and str(data.get("kind")).endswith("List") and isinstance(data.get("items"), list):
-        items = next(value for key, value in node.value if key.value == "items")
-        for item, item_node in zip(data["items"], items.value, strict=True):
+        items = next(value for key, value in node.value if key.value == "items") if node is not None else None
+        for item, item_node in zip(data["items"], items.value if items else (), strict=True):
             yield from _split(ManifestDocument(document.file, item, item_node))
     elif isinstance(data, dict):
         yield document

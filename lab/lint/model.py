@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lab.findings import Finding, Registry, Rule, Severity, title_of
 from lab.kai import VersionLine
 from lab.lint.document import Loc, ManifestDocument
-
-Obj = dict[str, Any]
+from lab.lint.workloads import Obj, PodTemplate, WorkloadKind, kinds, mapping, templates, texts, value_at
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,8 @@ class LintContext:
     line: VersionLine
     queues: Mapping[str, QueueFact] | None = None
     """Queues of the lab or cluster; those in the linted files are added."""
+    all_queues: bool = False
+    """No other queue exists, in other files or the cluster."""
     gpu_sharing: bool | None = None
     gpu_memory: int = 0
     """MiB of the largest GPU."""
@@ -40,29 +41,6 @@ class LintContext:
     """Labels that a namespace needs for KAI to watch it; empty if KAI watches all namespaces."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Known namespaces with their labels; those in the linted files are added."""
-
-
-@dataclass(frozen=True)
-class PodTemplate:
-    """The pod in a manifest: the manifest itself, or the template of a workload."""
-
-    meta: Obj
-    spec: Obj
-    at: Loc
-    """Location of metadata and spec in the manifest."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return _texts(self.meta.get("labels"))
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        return _texts(self.meta.get("annotations"))
-
-    @property
-    def scheduler(self) -> str:
-        """schedulerName; empty for the default scheduler."""
-        return str(self.spec.get("schedulerName") or "")
 
 
 def resources_of(container: Obj, side: str) -> Obj:
@@ -76,6 +54,8 @@ class Manifest:
 
     obj: Obj
     document: ManifestDocument
+    number: int = 0
+    """The pod template that ``pod`` returns."""
 
     @property
     def kind(self) -> str:
@@ -102,47 +82,64 @@ class Manifest:
     @property
     def labels(self) -> Mapping[str, str]:
         """Its own labels, not those of its pods."""
-        return _texts(self.meta.get("labels"))
+        return texts(self.meta.get("labels"))
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """Its own annotations, not those of its pods."""
-        return _texts(self.meta.get("annotations"))
+        return texts(self.meta.get("annotations"))
 
     def __str__(self) -> str:
+        if self.document.problem:
+            return "text"
         namespace = f"{self.meta['namespace']}/" if self.meta.get("namespace") else ""
         return f"{self.kind} {namespace}{self.name}" if self.kind else "values"
 
+    @functools.cached_property
+    def workload(self) -> WorkloadKind | None:
+        """What is known about its kind; None for other kinds."""
+        group = self.api.rpartition("/")[0]
+        return kinds().get(f"{self.kind}.{group}" if group else self.kind)
+
+    @functools.cached_property
+    def pods(self) -> tuple[PodTemplate, ...]:
+        """Its pod templates, or the pod itself; empty for other kinds."""
+        return tuple(templates(self.obj, self.workload)) if self.kind else ()
+
     @property
     def pod(self) -> PodTemplate | None:
-        """The pod, or the pod template of a workload; None for other kinds."""
-        if self.kind == "Pod":
-            return PodTemplate(self.meta, self.spec, ())
-        at: Loc = ("spec", "jobTemplate", "spec", "template") if self.kind == "CronJob" else ("spec", "template")
-        template = self.obj
-        for key in at:
-            template = mapping(template.get(str(key)))
-        if not mapping(template.get("spec")).get("containers"):
-            return None
-        return PodTemplate(mapping(template.get("metadata")), template["spec"], at)
+        """The pod template that is looked at, by default the first; None for other kinds."""
+        return self.pods[self.number] if self.pods else None
 
     def containers(self) -> Iterator[tuple[Loc, Obj]]:
         """Yield the containers of its pod with their locations, init containers last."""
         if (pod := self.pod) is None:
             return
+        for key in ("container", "script"):  # of an Argo Workflow
+            if isinstance(pod.spec.get(key), dict):
+                yield (*pod.spec_at, key), pod.spec[key]
         for key in ("containers", "initContainers"):
-            for number, container in enumerate(pod.spec.get(key) or []):
+            found = pod.spec.get(key)
+            for number, container in enumerate(found if isinstance(found, list) else []):
                 if isinstance(container, dict):
-                    yield (*pod.at, "spec", key, number), container
+                    yield (*pod.spec_at, key, number), container
 
-    def queue(self, key: str) -> tuple[Loc, str] | None:
-        """Return the effective queue label with its location: the workload's own precedes that of its pods."""
-        if key in self.labels:
-            return ("metadata", "labels", key), self.labels[key]
-        pod = self.pod
-        if pod is not None and key in pod.labels:
-            return (*pod.at, "metadata", "labels", key), pod.labels[key]
-        return None
+    @property
+    def owner(self) -> tuple[Loc, Obj]:
+        """Location and metadata of the object whose labels KAI reads beside those of the pods."""
+        path = self.workload.owner if self.workload else ""
+        loc: Loc = (*path.split("."), "metadata") if path else ("metadata",)
+        return loc, mapping(value_at(self.obj, loc))
+
+    def label(self, key: str) -> tuple[Loc, str] | None:
+        """Return the label that KAI reads for the pod, with its location: of its owner, or of the pod."""
+        owner_at, owner = self.owner
+        sides = [((*owner_at, "labels", key), texts(owner.get("labels")))]
+        if (pod := self.pod) is not None:
+            sides.append(((*pod.meta_at, "labels", key), pod.labels))
+        if self.workload and self.workload.pod_first:
+            sides.reverse()
+        return next(((at, labels[key]) for at, labels in sides if key in labels), None)
 
 
 def finding(at: Loc, what: str, fix: str, severity: Severity = "error") -> Finding:
@@ -164,12 +161,3 @@ def rule(name: str, source: str) -> Callable[[Find], Find]:
         return find
 
     return register
-
-
-def mapping(value: Any) -> Obj:
-    """Return the value if it is a mapping, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def _texts(value: Any) -> Mapping[str, str]:
-    return {str(key): "" if text is None else str(text) for key, text in mapping(value).items()}

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lab.kai import VersionLine
-from lab.lint.model import Manifest, QueueFact, mapping
+from lab.lint.model import Manifest, QueueFact
+from lab.lint.workloads import mapping
 from lab.objects.kai import queue_path
 
 GROUP = "scheduling.run.ai/"

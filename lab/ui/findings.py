@@ -100,3 +100,19 @@ def render_by_file(findings: Sequence[Finding], version: str, console: Console |
     found = Counter(one.severity for one in findings)
     counts = ", ".join(count(found[level], level) for level in ("error", "warning", "note") if found[level])
     page.line((f"KAI {version}: {counts or 'no findings'}", "bold" if findings else "green"))
+
+
+def render_versions(found: Mapping[str, Sequence[Finding]], console: Console | None = None) -> None:
+    """Lint's findings on several KAI versions as a table: a row per finding, a column per version."""
+    page = TextWriter(console)
+    rows: dict[tuple[str, int, str, str], dict[str, str]] = {}
+    for version, findings in found.items():
+        for one in findings:
+            rows.setdefault((one.file, one.line, one.subject, one.rule), {})[version] = one.severity
+    levels = {"error": "bold red", "warning": "yellow", "note": "dim"}
+    table: list[list[Cell]] = []
+    for (file, line, subject, rule), cells in sorted(rows.items()):
+        each: list[Cell] = [(cells.get(version, "-"), levels.get(cells.get(version, ""), "dim")) for version in found]
+        table.append([(f"{file}:{line}", "bold"), subject, rule, *each])
+    page.table(("where", "object", "rule", *(f"KAI {version}" for version in found)), table)
+    page.line(f"{count(len(rows), 'finding')}; --kai with one version explains them", indent=1)

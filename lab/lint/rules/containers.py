@@ -76,7 +76,7 @@ def runtime_class(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
                 "without runtimeClassName the container sees no GPU where the node's default runtime is runc"
                 f" (KAI {ctx.line.version} adds the class to {pods})",
                 "set runtimeClassName: nvidia in the pod's spec",
-                "warning",
+                "note" if ctx.runtime_classes is None else "warning",
             )
             return
 
@@ -89,7 +89,7 @@ def class_unknown(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     if pod and wanted and ctx.runtime_classes is not None and wanted not in ctx.runtime_classes:
         known = ", ".join(sorted(ctx.runtime_classes)) or "none"
         yield finding(
-            (*pod.at, "spec", "runtimeClassName"),
+            (*pod.spec_at, "runtimeClassName"),
             f"RuntimeClass {wanted!r} does not exist (known: {known}): the API server refuses the pod",
             "name one that exists",
         )

@@ -23,7 +23,7 @@ def _keys(manifest: Manifest, ctx: LintContext) -> _Keys:
     if pod is None:
         return {}
     return {
-        name: ((*pod.at, "metadata", "annotations", key), pod.annotations[key])
+        name: ((*pod.meta_at, "annotations", key), pod.annotations[key])
         for name in ("fraction", "gpu_memory", "num_devices", "fraction_container", "mps")
         if (key := getattr(ctx.line.keys, name)) and key in pod.annotations
     }
@@ -131,7 +131,7 @@ def without_kai(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A GPU share on a pod of another scheduler."""
     pod, keys = manifest.pod, _keys(manifest, ctx)
     share = _share(keys)
-    if pod and share and pod.scheduler != ctx.line.scheduler_name:
+    if pod and share and pod.scheduled_by(ctx.line.scheduler_name) is False:
         scheduler = pod.scheduler or "the default scheduler"
         yield finding(
             keys[share][0],

@@ -8,13 +8,16 @@ from dataclasses import asdict
 from lab.findings import Finding
 from lab.kai import VersionLine, lines
 from lab.lint.document import Loc
-from lab.lint.model import LintContext, Manifest, finding, mapping, rule
+from lab.lint.model import LintContext, Manifest, finding, rule
+from lab.lint.workloads import mapping
 from lab.text import nearest
 
 _LABELS = ("queue", "priority_class", "preemptibility", "subgroup", "node_pool", "gpu_group")
 _ON_PODS = ("fraction", "gpu_memory", "num_devices", "fraction_container", "mps")
 _ON_OWNERS = ("topology", "required_topology", "preferred_topology", "segment_size", "min_member")
-_PREFIXES = ("kai.scheduler/", "runai/", "run.ai/", "runai-")
+_PREFIXES = ("kai.scheduler/", "scheduling.kai.io/", "runai/", "run.ai/", "runai-")
+_FORMER = {"runai/queue": "up to 0.5"}
+"""Keys of KAI before 0.6: cmd/podgrouper/app/options.go."""
 _TOPOLOGY = (
     "kai.scheduler/topology",
     "kai.scheduler/topology-required-placement",
@@ -30,10 +33,13 @@ def _known(line: VersionLine) -> frozenset[str]:
 def _keys(manifest: Manifest, kinds: tuple[str, ...] = ("labels", "annotations")) -> Iterator[tuple[Loc, str, str]]:
     """Yield every label and annotation of the object and its pods: location of the mapping, key and value."""
     pod = manifest.pod
-    for at, meta in [((), manifest.meta), *([(pod.at, pod.meta)] if pod is not None and pod.at else [])]:
+    places = {("metadata",): manifest.meta, manifest.owner[0]: manifest.owner[1]}
+    if pod is not None:
+        places[pod.meta_at] = pod.meta
+    for at, meta in places.items():
         for kind in kinds:
             for key, value in mapping(meta.get(kind)).items():
-                yield (*at, "metadata", kind), str(key), str(value)
+                yield (*at, kind), str(key), str(value)
 
 
 @rule("fraction-key-unknown", "KAI v0.7.11 to v0.17.0, pkg/common/constants/constants.go: the key is gpu-fraction")
@@ -66,8 +72,12 @@ def unknown_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
             continue  # fraction-key-unknown reports it
         since = [line.version for line in lines().values() if key in _known(line)]
         near = nearest(key, names, 0.75)
+        if key.startswith("scheduling.kai.io/") or key in _FORMER:
+            near = ctx.line.keys.queue if key.endswith("/queue") else near
+        what = f"KAI {ctx.line.version} ignores {key}"
+        what += f": KAI read it {_FORMER[key]}" if key in _FORMER else "" if since else ", as every known version does"
         fix = f"KAI {since[0]} reads it" if since else f"perhaps you meant {near}" if near else "remove it"
-        yield finding((*at, key), f"KAI {ctx.line.version} ignores {key}", fix, "warning")
+        yield finding((*at, key), what, fix, "warning")
 
 
 @rule("label-as-annotation", "pkg/podgrouper: the queue is read from labels only")
@@ -93,7 +103,7 @@ def annotation_as_label(manifest: Manifest, ctx: LintContext) -> Iterator[Findin
 def share_on_owner(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A GPU share on the workload instead of its pods: the pods get no GPU."""
     pod = manifest.pod
-    if pod is None or not pod.at:
+    if pod is None or not pod.is_template:
         return
     for name in _ON_PODS:
         key = getattr(ctx.line.keys, name)
@@ -101,7 +111,7 @@ def share_on_owner(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
             yield finding(
                 ("metadata", "annotations", key),
                 f"{key} is on the {manifest.kind}, not on its pods: KAI schedules them without it",
-                f"move it to {'.'.join(map(str, pod.at))}.metadata.annotations",
+                f"move it to {'.'.join(map(str, pod.meta_at))}.annotations",
             )
 
 

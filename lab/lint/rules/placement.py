@@ -1,4 +1,4 @@
-"""Rules about the scheduler of a workload, its namespace, and gangs."""
+"""Rules about the scheduler of a workload and its namespace."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _misspelt(name: str, right: str) -> bool:
 @rule("queue-without-kai", "KAI handles only pods with schedulerName kai-scheduler")
 def queue_without_kai(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A KAI queue on a pod of another scheduler: no quota applies to the pod."""
-    pod, queue, kai = manifest.pod, manifest.queue(ctx.line.keys.queue), ctx.line.scheduler_name
-    if pod is None or queue is None or pod.scheduler == kai or _misspelt(pod.scheduler, kai):
+    pod, queue, kai = manifest.pod, manifest.label(ctx.line.keys.queue), ctx.line.scheduler_name
+    if pod is None or queue is None or pod.scheduled_by(kai) is not False or _misspelt(pod.scheduler, kai):
         return
     yield finding(
-        (*pod.at, "spec", "schedulerName"),
+        (*pod.spec_at, "schedulerName"),
         f"the pod names queue {queue[1]}, but {pod.scheduler or 'the default scheduler'} ignores queues and quotas",
         f"set schedulerName: {kai} in the pod's spec",
         "warning",
@@ -36,7 +36,7 @@ def misspelt(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     pod = manifest.pod
     if pod and _misspelt(pod.scheduler, ctx.line.scheduler_name):
         yield finding(
-            (*pod.at, "spec", "schedulerName"),
+            (*pod.spec_at, "schedulerName"),
             f"no scheduler is called {pod.scheduler!r}: the pod stays Pending without an event",
             f"write {ctx.line.scheduler_name}",
         )
@@ -63,38 +63,7 @@ def node_name(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     pod = manifest.pod
     if pod and pod.spec.get("nodeName") and pod.scheduler == ctx.line.scheduler_name:
         yield finding(
-            (*pod.at, "spec", "nodeName"),
+            (*pod.spec_at, "nodeName"),
             "nodeName bypasses every scheduler: no queue, no fraction, no gang",
             "use a nodeSelector with kubernetes.io/hostname",
         )
-
-
-@rule("job-is-no-gang", "KAI: a batch Job is one PodGroup per pod unless kai.scheduler/batch-min-member is set")
-def job_gang(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
-    """A parallel Job whose pods start one by one: some may run while others wait."""
-    pod, key = manifest.pod, ctx.line.keys.min_member
-    pods = manifest.spec.get("parallelism")
-    if manifest.kind != "Job" or pod is None or pod.scheduler != ctx.line.scheduler_name:
-        return
-    if isinstance(pods, int) and pods > 1 and (not key or key not in manifest.annotations):
-        yield finding(
-            ("spec", "parallelism"),
-            f"the {pods} pods are not a gang: some may run while others wait",
-            f'annotate the Job with {key}: "{pods}" for a gang' if key else "create a PodGroup for a gang",
-            "note",
-        )
-
-
-@rule("gang-larger-than-job", "KAI: minMember pods must exist")
-def gang_too_large(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
-    """A gang of more pods than the Job has."""
-    key = ctx.line.keys.min_member
-    text, pods = manifest.annotations.get(key, "") if key else "", manifest.spec.get("parallelism", 1)
-    at = ("metadata", "annotations", key)
-    if manifest.kind != "Job" or not text:
-        return
-    if not (text.isdigit() and int(text) > 0):
-        yield finding(at, f"{key}: {text!r} is not a number above 0", "write a whole number")
-    elif isinstance(pods, int) and int(text) > pods:
-        what = f"the gang waits for {text} pods, and the Job runs {pods} at a time: none starts"
-        yield finding(at, what, f"set parallelism to {text} or more")

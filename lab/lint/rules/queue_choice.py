@@ -11,6 +11,9 @@ from lab.lint.queues import ancestry
 from lab.objects.pod_requests import PodRequests
 from lab.text import nearest
 
+DEFAULT_QUEUES = ("default-queue", "default-parent-queue")
+"""Queues that KAI's chart creates from 0.10 on."""
+
 _UNITS = {"cpu": "cpu", "memory": "memory", "gpu": "GPUs"}
 
 
@@ -19,40 +22,48 @@ def _named(manifest: Manifest, ctx: LintContext) -> tuple[Loc, str] | None:
     pod = manifest.pod
     if manifest.kind == "PodGroup":
         return (("spec", "queue"), str(manifest.spec["queue"])) if manifest.spec.get("queue") else None
-    if pod is None or pod.scheduler != ctx.line.scheduler_name:
+    if pod is None or not pod.scheduled_by(ctx.line.scheduler_name):
         return None
-    return manifest.queue(ctx.line.keys.queue)
+    return manifest.label(ctx.line.keys.queue)
 
 
 @rule("queue-missing", "KAI: default-queue exists from 0.10; before, such pods wait without an event")
 def missing(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A KAI workload without a queue."""
     pod, line = manifest.pod, ctx.line
-    if pod is None or pod.scheduler != line.scheduler_name or manifest.queue(line.keys.queue):
+    if pod is None or pod.scheduler != line.scheduler_name or manifest.label(line.keys.queue):
         return
     default = line.default_queues[-1] if line.default_queues else ""
     severity: Severity = "error"
     if not default:
         what = f"the pod names no queue, and KAI {line.version} has no default queue: it stays Pending without an event"
-    elif ctx.queues is not None and default not in ctx.queues:
+    elif ctx.all_queues and default not in (ctx.queues or {}):
         what = f"the pod names no queue and gets {default}, which does not exist"
     else:
         what, severity = f"the pod names no queue and gets {default}", "note"
-    yield finding((*pod.at, "metadata", "labels"), what, f"label it {line.keys.queue}: QUEUE", severity)
+    yield finding((*pod.meta_at, "labels"), what, f"label it {line.keys.queue}: QUEUE", severity)
 
 
 @rule("queue-unknown", "KAI #612, #621; PodGroup condition QueueDoesNotExist from 0.13")
 def unknown(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A queue that does not exist."""
-    named = _named(manifest, ctx)
-    if named is None or ctx.queues is None or named[1] in ctx.queues:
+    named, line = _named(manifest, ctx), ctx.line
+    if named is None or named[1] in (ctx.queues or line.default_queues):
         return
-    near = nearest(named[1], ctx.queues)
+    if not ctx.all_queues:
+        if named[1] in DEFAULT_QUEUES:
+            what = f"KAI {line.version} does not create {named[1]}"
+            yield finding(named[0], what, "create it, or name a queue that exists", "warning")
+        elif near := nearest(named[1], ctx.queues or {}):
+            what = f"queue {named[1]!r} is not among the queues of these files"
+            yield finding(named[0], what, f"perhaps you meant {near}", "warning")
+        return
+    near = nearest(named[1], ctx.queues or {})
     event = "with the event that it does not exist" if ctx.line.unknown_queue_event else "without an event"
     yield finding(
         named[0],
         f"queue {named[1]!r} does not exist: the pod stays Pending, {event}",
-        f"perhaps you meant {near}" if near else f"name one of: {', '.join(sorted(ctx.queues)) or 'none exist'}",
+        f"perhaps you meant {near}" if near else f"name one of: {', '.join(sorted(ctx.queues or ())) or 'none exist'}",
     )
 
 
@@ -100,7 +111,7 @@ def zero_quota(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     if pod is None or pod.scheduler != line.scheduler_name:
         return
     if named is None and line.default_queues:
-        named = ((*pod.at, "metadata", "labels"), line.default_queues[-1])
+        named = ((*pod.meta_at, "labels"), line.default_queues[-1])
     queues = ctx.queues or {}
     if named is None or named[1] not in queues or _preemptible(manifest, ctx):
         return
@@ -109,7 +120,7 @@ def zero_quota(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         if amount > 0 and 0 <= quota < amount:
             yield finding(
                 named[0],
-                f"{manifest.kind}s are not preemptible and cannot exceed their queue's quota: {named[1]} has"
+                f"this {manifest.kind} is not preemptible and cannot exceed their queue's quota: {named[1]} has"
                 f" {quota:g} {_UNITS[resource]}, a pod asks for {amount:g}",
                 f"raise the quota of {named[1]}, or label the {manifest.kind} {line.keys.priority_class}: train",
             )
@@ -120,11 +131,11 @@ def zero_quota(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
 def priority_class(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A PriorityClass that neither KAI nor Kubernetes has: the default of the workload's kind applies."""
     key, known, pod = ctx.line.keys.priority_class, ctx.line.priority_classes, manifest.pod
-    value = manifest.labels.get(key) or (pod.labels.get(key) if pod else None)
-    near = nearest(value or "", known)
+    at, value = manifest.label(key) or ((), "")
+    near = nearest(value, known)
     if value and value not in known and pod is not None:
         yield finding(
-            ("metadata", "labels", key),
+            at,
             f"{key}: {value} is not one of KAI's classes ({', '.join(known)}); unless you created it, the default of"
             f" a {manifest.kind} applies",
             f"perhaps you meant {near}" if near else "create the PriorityClass, or use one of these",
@@ -143,9 +154,10 @@ def _requests(manifest: Manifest) -> Mapping[str, float]:
 
 def _preemptible(manifest: Manifest, ctx: LintContext) -> bool:
     line, pod = ctx.line, manifest.pod
-    labels = {**(pod.labels if pod else {}), **manifest.labels}
-    if line.keys.preemptibility and labels.get(line.keys.preemptibility):
-        return labels[line.keys.preemptibility].lower() != "non-preemptible"
-    own = labels.get(line.keys.priority_class) or str((pod.spec if pod else {}).get("priorityClassName") or "")
-    usual = "inference" if manifest.kind == "Deployment" else "train"
+    declared = manifest.label(line.keys.preemptibility) if line.keys.preemptibility else None
+    if declared and declared[1]:
+        return declared[1].lower() != "non-preemptible"
+    named = manifest.label(line.keys.priority_class)
+    own = named[1] if named else str((pod.spec if pod else {}).get("priorityClassName") or "")
+    usual = manifest.workload.priority if manifest.workload else "train"
     return line.priority_classes.get(own or usual, 50) < line.priority_classes.get("build", 100)

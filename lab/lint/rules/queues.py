@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.findings import Finding
-from lab.lint.model import LintContext, Manifest, finding, mapping, rule
+from lab.lint.model import LintContext, Manifest, finding, rule
 from lab.lint.queues import GROUP, RESOURCES, amount, ancestry, is_queue
+from lab.lint.workloads import mapping
 
 _LIMITS = "pkg/scheduler/plugins/proportion/capacity_policy/max_allowed_check.go; docs/queues/README.md, v0.17.0"
 _UNITS = "docs/queues/README.md: cpu in millicores, memory in MB (10^6 bytes), gpu in devices"
@@ -141,9 +142,9 @@ def below(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
 def orphan(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A parent queue that does not exist."""
     name = str(manifest.spec.get("parentQueue") or "") if is_queue(manifest) else ""
-    if name and ctx.queues is not None and name not in ctx.queues:
+    if name and ctx.all_queues and name not in (ctx.queues or {}):
         what = f"parent queue {name!r} does not exist: KAI schedules nothing in this queue"
-        yield finding(("spec", "parentQueue"), what, f"create queue {name} first")
+        yield finding(("spec", "parentQueue"), what, f"create queue {name} first", "warning")
 
 
 @rule("queue-circle", "KAI: a queue tree has a root")
@@ -155,22 +156,15 @@ def circle(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         yield finding(("spec", "parentQueue"), what, "remove one parentQueue")
 
 
-@rule("queue-levels", "KAI #612, #621; hierarchical queues from 0.13")
+@rule("queue-levels", "KAI #612, #621; hierarchical queues from 0.13; level 3 runs, measured on 0.9.8")
 def levels(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
-    """More or fewer levels than this version supports: up to 0.12 a tree has exactly two levels."""
+    """A queue with neither parent nor children, where this version needs two levels: up to 0.12."""
     wanted = ctx.line.queue_levels
-    depth = len(ancestry(manifest.name, ctx.queues or {})) if is_queue(manifest) else 0
-    if not wanted or not depth or not ctx.queues:
+    if not is_queue(manifest) or not wanted or not ctx.all_queues or manifest.spec.get("parentQueue"):
         return
-    has_children = any(queue.parent == manifest.name for queue in ctx.queues.values())
-    what = fix = ""
-    if depth > wanted:
-        what, fix = f"it is on level {depth}", "flatten the tree, or use KAI 0.13 or newer"
-    elif depth < wanted and not has_children:
-        what, fix = "it has neither parent nor children", "give each leaf queue a parent without one"
-    if what:
-        trees = f"KAI {ctx.line.version} supports trees of exactly {wanted} levels"
-        yield finding(("spec", "parentQueue"), f"{trees}, and {what}: nothing in it runs", fix)
+    if not any(queue.parent == manifest.name for queue in (ctx.queues or {}).values()):
+        what = f"KAI {ctx.line.version} needs {wanted} levels, and this queue has neither parent nor children"
+        yield finding(("spec",), f"{what}: nothing in it runs", "give it a parentQueue", "warning")
 
 
 @rule("queue-children-over-quota", "pkg/admission/webhook/queuehooks/queue_validator.go warns of it")

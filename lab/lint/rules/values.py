@@ -9,7 +9,8 @@ from typing import Any
 from lab.findings import Finding
 from lab.kai import lines
 from lab.lint.document import Loc
-from lab.lint.model import LintContext, Manifest, finding, mapping, rule
+from lab.lint.model import LintContext, Manifest, finding, rule
+from lab.lint.workloads import mapping
 
 _MISSING = object()
 

@@ -60,3 +60,57 @@ def test_files_without_a_manifest_prove_nothing(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, [str(where), "--anywhere"])
         assert isinstance(done.exception, SpecError)
         assert "no manifest to lint" in str(done.exception)
+
+
+@pytest.mark.parametrize("result", [["--format", "sarif"]], indirect=True)
+def test_sarif_has_what_its_schema_requires(result: Result) -> None:
+    """OASIS, SARIF 2.1.0: sarifLog (§3.13), run (§3.14), result (§3.27), location (§3.28)."""
+    assert result.exit_code == 12
+    log = json.loads(result.stdout)
+    assert (log["version"], log["$schema"]) == ("2.1.0", "https://json.schemastore.org/sarif-2.1.0.json")
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "kailab"
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(set(ids)) == len(ids)
+    for one in run["results"]:
+        assert one["level"] in ("none", "note", "warning", "error")
+        assert ids[one["ruleIndex"]] == one["ruleId"]
+        assert one["message"]["text"]
+        (place,) = one["locations"]
+        assert place["physicalLocation"]["artifactLocation"]["uri"] == "pod.yaml"
+        assert place["physicalLocation"]["region"]["startLine"] >= 1
+    assert "gpu-not-whole" in [one["ruleId"] for one in run["results"]]
+
+
+@pytest.mark.parametrize("result", [["--format", "github"]], indirect=True)
+def test_github_annotations_are_one_line_each(result: Result) -> None:
+    lines = result.stdout.splitlines()
+    assert any(line.startswith("::error file=pod.yaml,line=11,title=gpu-not-whole::Pod a: ") for line in lines)
+    assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in lines)
+
+
+@pytest.mark.parametrize("result", [["--kai", "0.9.8, 0.16.8"]], indirect=True)
+def test_several_versions_are_a_table(result: Result) -> None:
+    assert result.exit_code == 12
+    heading, *rows = result.stdout.splitlines()
+    assert heading.split() == ["where", "object", "rule", "KAI", "0.9.8", "KAI", "0.16.8"]
+    missing = next(row for row in rows if "queue-missing" in row)
+    assert missing.split()[-2:] == ["error", "note"]
+
+
+@pytest.mark.parametrize("result", [["--kai", "0.9.8,0.16.8", "--json"]], indirect=True)
+def test_json_of_several_versions(result: Result) -> None:
+    versions = json.loads(result.stdout)["versions"]
+    assert [one["kai"] for one in versions] == ["0.9.8", "0.16.8"]
+    assert all(one["findings"] for one in versions)
+
+
+def test_an_unknown_format(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [str(tmp_path), "--anywhere", "--format", "xml"])
+    assert "unknown format 'xml'" in str(done.exception)
+
+
+def test_hooks_may_give_files_without_a_manifest(tmp_path: Path) -> None:
+    (tmp_path / "readme.md").write_text("# Nothing\n")
+    assert CliRunner().invoke(app, [str(tmp_path / "readme.md"), "--anywhere", "--allow-empty"]).exit_code == 0

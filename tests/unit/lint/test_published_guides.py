@@ -21,16 +21,16 @@ _QUEUES = [
     (27, "queue-limit-omitted"),
 ]
 KNOWN: dict[tuple[str, str], list[tuple[int, str]]] = {
-    ("000", "0.7.11"): [_VCLUSTER, *_SILENT, (38, "whole-gpu-without-runtime-class")],
+    ("000", "0.7.11"): [_VCLUSTER, *_SILENT],
     ("000", "0.9.8"): [_VCLUSTER, *_SILENT],
-    ("000", "0.16.8"): [_VCLUSTER, (38, "whole-gpu-without-runtime-class")],
+    ("000", "0.16.8"): [_VCLUSTER],
     ("001", "0.7.11"): [(6, "kind-driver-version"), (56, "gpu-request-without-limit")],
     ("001", "0.16.8"): [(6, "kind-driver-version"), (56, "gpu-request-without-limit")],
     ("002", "0.9.3"): [],
     ("003", "0.9.8"): [],
-    ("003", "0.16.8"): [(4, "kai-class-key"), (21, "whole-gpu-without-runtime-class")],
+    ("003", "0.16.8"): [(4, "kai-class-key")],
     ("004", "0.9.8"): [*_QUEUES, (36, "queue-unknown")],
-    ("004", "0.16.8"): [*_QUEUES, (46, "whole-gpu-without-runtime-class")],
+    ("004", "0.16.8"): [*_QUEUES],
 }
 
 
