@@ -43,6 +43,9 @@ def lint(
     tenant: Annotated[
         str | None, typer.Option("--tenant", help="For this tenant: its own KAI version, queues and nodes.")
     ] = None,
+    values: Annotated[
+        list[Path] | None, typer.Option("--values", metavar="FILE", help="Helm values of KAI's chart; repeatable.")
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
     file: File = None,
     profile: Profile = None,
@@ -60,13 +63,14 @@ def lint(
         else:
             render_table("", (), [[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in RULES.values()])
         return
-    if not files:
+    if not files and not values:
         raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
     if anywhere and tenant:
         raise SpecError("--anywhere and --tenant are mutually exclusive", fix="omit one of them")
     if layout not in FORMATS:
         raise SpecError(f"unknown format {layout!r}", fix=f"use one of: {', '.join(FORMATS)}")
-    documents = read_all(files, empty=empty)
+    documents = read_all(files or [], empty=empty or bool(values))
+    documents += tuple(replace(one, values="file") for one in read_all(values or [], empty=not values))
     found: dict[str, tuple[Finding, ...]] = {}
     for version in (kai or "").split(","):
         version = version.strip()

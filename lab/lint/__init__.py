@@ -53,7 +53,7 @@ def _findings(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         for rule in RULES.values():
             found = rule.apply(view, ctx)
             for one in found:
-                yield replace(one, subject=str(manifest), file=document.file, line=document.line(one.at))
+                yield replace(one, subject=str(manifest), file=document.file, line=one.line or document.line(one.at))
             if found and rule.id in STRUCTURE:
                 return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Construct a mapping, and remember keys that occur twice."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if len(set(keys)) < len(keys):
+            self.__dict__.setdefault("twice", []).append(node)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
 
 @dataclass(frozen=True)
 class ManifestDocument:
@@ -41,6 +49,10 @@ class ManifestDocument:
     """Why the text is not valid YAML; ``data`` is then empty."""
     place: tuple[int, int] = (1, 1)
     """Line and column of the problem."""
+    twice: tuple[tuple[str, int, int], ...] = ()
+    """Keys that occur twice in one mapping, with the lines of the first and the last."""
+    values: str = ""
+    """``file`` or ``set``: values of KAI's chart, a whole file or one key that a command sets."""
     template: bool = False
     """The text has ``{{`` and is a template, such as Helm's."""
 
@@ -77,6 +89,8 @@ def documents(file: Path) -> tuple[ManifestDocument, ...]:
 
 def _embedded(block: Block, file: str) -> tuple[ManifestDocument, ...]:
     found = _parsed("\n" * (block.line - 1) + block.text, file)
+    if block.setting:
+        return tuple(replace(one, values="set") for one in found)
     return found if block.whole else tuple(one for one in found if not one.problem)
 
 
@@ -88,7 +102,9 @@ def _parsed(text: str, file: str) -> tuple[ManifestDocument, ...]:
         while loader.check_node():
             node = loader.get_node()
             if node is not None:
-                found.extend(_split(ManifestDocument(file, loader.construct_document(node), node)))
+                loader.twice = []
+                data = loader.construct_document(node)
+                found.extend(_split(ManifestDocument(file, data, node, twice=tuple(_twice(loader.twice)))))
         return tuple(found)
     except yaml.MarkedYAMLError as error:
         mark, why = error.problem_mark or error.context_mark, error.problem or error.context
@@ -96,6 +112,16 @@ def _parsed(text: str, file: str) -> tuple[ManifestDocument, ...]:
         why = str(error)
     place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     return (*found, ManifestDocument(file, {}, None, why or "unreadable", place, template="{{" in text))
+
+
+def _twice(mappings: list[yaml.MappingNode]) -> Iterator[tuple[str, int, int]]:
+    for node in mappings:
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in first:
+                yield name, first[name], line
+            first.setdefault(name, line)
 
 
 def _valid(found: tuple[ManifestDocument, ...]) -> tuple[ManifestDocument, ...]:
@@ -111,6 +137,7 @@ def _split(document: ManifestDocument) -> Iterator[ManifestDocument]:
     if isinstance(data, dict) and str(data.get("kind")).endswith("List") and isinstance(data.get("items"), list):
         items = next(value for key, value in node.value if key.value == "items") if node is not None else None
         for item, item_node in zip(data["items"], items.value if items else (), strict=True):
-            yield from _split(ManifestDocument(document.file, item, item_node))
+            yield from _split(replace(document, data=item, node=item_node))
+            document = replace(document, twice=())
     elif isinstance(data, dict):
         yield document

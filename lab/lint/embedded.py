@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ _FENCE = re.compile(r"\s*(?:>\s*)?(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _HEREDOC = re.compile(r"(?:kubectl|\bcat|\boc|\btee|\blab)\b.*<<-?\s*[\"']?(\w+)[\"']?")
 _OBJECT = re.compile(r"\s*(?:apiVersion|kind):\s+\S")
 _YAML = re.compile(r"\s*(?:#|---|-\s|-$|[\w.\"'/-]+:(?:\s|$)|[\[\]{}\"',])")
+_HELM = re.compile(r"\bhelm\b.*\b(?:install|upgrade|template)\b")
+_SET = re.compile(r"--set(?:-string|-json|-literal)?[ =]+(\"[^\"]*\"|'[^']*'|\S+)")
 _LANGUAGES = ("yaml", "yml", "json", "k8s", "kubernetes")
 
 
@@ -22,6 +25,8 @@ class Block:
     text: str
     whole: bool
     """It contains whole objects, with apiVersion and kind, so invalid YAML is a mistake and no fragment."""
+    setting: bool = False
+    """It is one value of KAI's chart that a command sets."""
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -35,6 +40,11 @@ def blocks(text: str) -> Iterator[Block]:
         elif heredoc := _HEREDOC.search(lines[number]):
             end = _end_of(lines, number + 1, heredoc[1])
             yield from _block(lines[number + 1 : end], number + 2)
+        elif _HELM.search(lines[number]):
+            end = number
+            while end + 1 < len(lines) and lines[end].rstrip().endswith("\\"):
+                end += 1
+            yield from settings(lines[number : end + 1], number + 1)
         elif _starts(lines, number):
             end = number
             while end < len(lines) and _YAML.match(lines[end]):
@@ -56,9 +66,36 @@ def _fenced(lines: Sequence[str], first: int, language: str) -> Iterator[Block]:
             yield from _block(lines[number + 1 : end], first + number + 1)
             number = end
         number += 1
+    yield from settings(lines, first)
     whole = any(_OBJECT.match(line) for line in lines)
     if not found and (language in _LANGUAGES or (whole and not language)):
         yield from _block(lines, first)
+
+
+def settings(lines: Sequence[str], first: int) -> Iterator[Block]:
+    """Yield what commands such as ``helm upgrade … kai-scheduler --set a.b=c`` set, a block per value."""
+    number = 0
+    while number < len(lines):
+        start = number
+        while lines[number].rstrip().endswith("\\") and number + 1 < len(lines):
+            number += 1
+        command = lines[start : number + 1]
+        number += 1
+        if not _HELM.search(command[0]) or not any("kai-scheduler" in line for line in command):
+            continue
+        for at, line in enumerate(command):
+            for match in _SET.finditer(line):
+                for pair in match[1].strip("\"'").split(","):
+                    key, equals, value = pair.partition("=")
+                    if equals and "\\" not in key:
+                        yield Block(first + start + at, _nested(key, value), whole=False, setting=True)
+
+
+def _nested(key: str, value: str) -> str:
+    """Return a dotted key as flow YAML; without the number of a list's item."""
+    words = re.sub(r"\[\d+\]", "", key).split(".")
+    text = ": {".join(json.dumps(word) for word in words)
+    return "{" + f"{text}: {json.dumps(value)}" + "}" * len(words)
 
 
 def _block(lines: Sequence[str], first: int) -> Iterator[Block]:

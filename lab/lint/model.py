@@ -124,6 +124,12 @@ class Manifest:
                 if isinstance(container, dict):
                     yield (*pod.spec_at, key, number), container
 
+    def has_own_group(self, line: VersionLine) -> bool:
+        """Whether the pod-grouper skips it: a PodGroup of its author's has the queue and the minimum of pods."""
+        sides = (self.annotations, self.pod.annotations if self.pod else {})
+        key = line.keys.skip_pod_grouper
+        return bool(key) and any(annotations.get(key) == "true" for annotations in sides)
+
     @property
     def owner(self) -> tuple[Loc, Obj]:
         """Location and metadata of the object whose labels KAI reads beside those of the pods."""

@@ -15,8 +15,8 @@ RESOURCES = ("cpu", "memory", "gpu")
 
 
 def is_queue(manifest: Manifest) -> bool:
-    """Whether it is a KAI queue."""
-    return manifest.kind == "Queue" and manifest.api.startswith(GROUP)
+    """Whether it is a KAI queue of the API version that KAI serves, v2 since 0.7."""
+    return manifest.kind == "Queue" and manifest.api == f"{GROUP}v2"
 
 
 def queue_facts(manifests: Iterable[Manifest]) -> dict[str, QueueFact]:

@@ -17,15 +17,15 @@ _REFUSES = "the pod-grouper makes no PodGroup, and its pods stay Pending"
 def _by_kai(manifest: Manifest, ctx: LintContext) -> WorkloadKind | None:
     """Return the kind of a workload that KAI schedules; None for others."""
     pod, kind = manifest.pod, manifest.workload
-    return kind if pod is not None and pod.scheduled_by(ctx.line.scheduler_name) is not False else None
+    by_kai = pod is not None and pod.scheduled_by(ctx.line.scheduler_name) is not False
+    return kind if by_kai and not manifest.has_own_group(ctx.line) else None
 
 
 @rule("job-is-no-gang", "KAI: a batch Job is one PodGroup per pod unless kai.scheduler/batch-min-member is set")
 def job_gang(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A parallel Job whose pods start one by one: some may run while others wait."""
-    pod, key = manifest.pod, ctx.line.keys.min_member
-    pods = manifest.spec.get("parallelism")
-    if manifest.workload is not kinds()["Job.batch"] or pod is None or pod.scheduler != ctx.line.scheduler_name:
+    key, pods = ctx.line.keys.min_member, manifest.spec.get("parallelism")
+    if _by_kai(manifest, ctx) is not kinds()["Job.batch"]:
         return
     if isinstance(pods, int) and pods > 1 and (not key or key not in manifest.annotations):
         yield finding(

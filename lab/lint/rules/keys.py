@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from lab.findings import Finding
-from lab.kai import VersionLine, lines
+from lab.kai import VersionLine, facts, release
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, finding, rule
 from lab.lint.workloads import mapping
@@ -18,16 +18,11 @@ _ON_OWNERS = ("topology", "required_topology", "preferred_topology", "segment_si
 _PREFIXES = ("kai.scheduler/", "scheduling.kai.io/", "runai/", "run.ai/", "runai-")
 _FORMER = {"runai/queue": "up to 0.5"}
 """Keys of KAI before 0.6: cmd/podgrouper/app/options.go."""
-_TOPOLOGY = (
-    "kai.scheduler/topology",
-    "kai.scheduler/topology-required-placement",
-    "kai.scheduler/topology-preferred-placement",
-)
 
 
 def _known(line: VersionLine) -> frozenset[str]:
     """Return all labels and annotations of a version."""
-    return frozenset(value for value in asdict(line.keys).values() if value)
+    return frozenset(facts.keys(line.version)) | {value for value in asdict(line.keys).values() if value}
 
 
 def _keys(manifest: Manifest, kinds: tuple[str, ...] = ("labels", "annotations")) -> Iterator[tuple[Loc, str, str]]:
@@ -61,23 +56,34 @@ def _letters(key: str) -> str:
     return key.replace("_", "").replace("-", "")
 
 
-@rule("key-unknown", "pkg/common/constants/constants.go at the tag of the version")
+@rule("key-unknown", "lab/kai/derived/keys.json: what KAI's code names at the tag of the version")
 def unknown_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A KAI key that this version does not have."""
-    names = _known(ctx.line)
+    line, names = ctx.line, _known(ctx.line)
     for at, key, _ in _keys(manifest):
-        if not key.startswith(_PREFIXES) or key in names or key.startswith(ctx.line.keys.gpu_groups):
+        if not key.startswith(_PREFIXES) or key in names or key.startswith(line.keys.gpu_groups):
             continue
         if key.replace("_", "-").endswith(("gpu-fraction", "gpu-memory")):
             continue  # fraction-key-unknown reports it
-        since = [line.version for line in lines().values() if key in _known(line)]
-        near = nearest(key, names, 0.75)
-        if key.startswith("scheduling.kai.io/") or key in _FORMER:
-            near = ctx.line.keys.queue if key.endswith("/queue") else near
-        what = f"KAI {ctx.line.version} ignores {key}"
-        what += f": KAI read it {_FORMER[key]}" if key in _FORMER else "" if since else ", as every known version does"
-        fix = f"KAI {since[0]} reads it" if since else f"perhaps you meant {near}" if near else "remove it"
+        if is_newer(line):
+            what = f"{key} is unknown to this release of kailab, which knows KAI up to {facts.releases()[-1]}"
+            yield finding((*at, key), what, f"look for it in the documentation of KAI {line.version}", "note")
+            continue
+        having = facts.having("keys", key)
+        near = line.keys.queue if key.endswith("/queue") else nearest(key, names, 0.75)
+        what, fix = f"KAI {line.version} ignores {key}", f"perhaps you meant {near}" if near else "remove it"
+        if key in _FORMER:
+            what += f": KAI read it {_FORMER[key]}"
+        elif having and release(having[0]) > release(line.version):
+            fix = f"KAI {having[0]} and newer read it"
+        elif having:
+            what += f": KAI {having[-1]} was the last to read it"
         yield finding((*at, key), what, fix, "warning")
+
+
+def is_newer(line: VersionLine) -> bool:
+    """Whether a version is newer than all that kailab knows."""
+    return release(line.version) > release(facts.releases()[-1])
 
 
 @rule("label-as-annotation", "pkg/podgrouper: the queue is read from labels only")
@@ -126,16 +132,4 @@ def preemptibility(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
                 f"{key}: {value} is unknown, so the workload's priority decides",
                 "write preemptible or non-preemptible",
                 "warning",
-            )
-
-
-@rule("topology-not-here", "KAI CHANGELOG.md, 0.12.0")
-def topology(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
-    """Topology keys on a version without topology: KAI's own Topology came with 0.12."""
-    for at, key, _ in _keys(manifest, ("annotations",)):
-        if key in _TOPOLOGY and "topology" not in ctx.line.features:
-            yield finding(
-                (*at, key),
-                f"KAI {ctx.line.version} ignores {key}: it places pods without regard to topology",
-                "use KAI 0.12 or newer",
             )

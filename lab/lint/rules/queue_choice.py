@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from lab.findings import Finding, Severity
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, finding, rule
-from lab.lint.queues import ancestry
+from lab.lint.queues import ancestry, default_queues
 from lab.objects.pod_requests import PodRequests
 from lab.text import nearest
 
@@ -33,6 +33,8 @@ def missing(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     pod, line = manifest.pod, ctx.line
     if pod is None or pod.scheduler != line.scheduler_name or manifest.label(line.keys.queue):
         return
+    if manifest.has_own_group(line):
+        return
     default = line.default_queues[-1] if line.default_queues else ""
     severity: Severity = "error"
     if not default:
@@ -54,7 +56,7 @@ def unknown(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         if named[1] in DEFAULT_QUEUES:
             what = f"KAI {line.version} does not create {named[1]}"
             yield finding(named[0], what, "create it, or name a queue that exists", "warning")
-        elif near := nearest(named[1], ctx.queues or {}):
+        elif near := nearest(named[1], ctx.queues or {}, 0.85):
             what = f"queue {named[1]!r} is not among the queues of these files"
             yield finding(named[0], what, f"perhaps you meant {near}", "warning")
         return
@@ -108,21 +110,23 @@ def zero_quota(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     Deployments have the class inference (125), which may not exceed the quota; default-queue has quota 0.
     """
     named, pod, line = _named(manifest, ctx), manifest.pod, ctx.line
-    if pod is None or pod.scheduler != line.scheduler_name:
+    if pod is None or pod.scheduler != line.scheduler_name or manifest.has_own_group(line):
         return
     if named is None and line.default_queues:
         named = ((*pod.meta_at, "labels"), line.default_queues[-1])
-    queues = ctx.queues or {}
+    queues = ctx.queues or default_queues(line)
     if named is None or named[1] not in queues or _preemptible(manifest, ctx):
         return
+    unless = " in KAI's chart" if not ctx.all_queues and named[1] in line.default_queues else ""
     for resource, amount in _requests(manifest).items():
         quota = queues[named[1]].quota.get(resource, 0.0)
         if amount > 0 and 0 <= quota < amount:
             yield finding(
                 named[0],
-                f"this {manifest.kind} is not preemptible and cannot exceed their queue's quota: {named[1]} has"
-                f" {quota:g} {_UNITS[resource]}, a pod asks for {amount:g}",
+                f"this {manifest.kind} is not preemptible and cannot exceed its queue's quota: {named[1]} has"
+                f" {quota:g} {_UNITS[resource]}{unless}, a pod asks for {amount:g}",
                 f"raise the quota of {named[1]}, or label the {manifest.kind} {line.keys.priority_class}: train",
+                "warning" if unless else "error",
             )
             return
 

@@ -101,8 +101,8 @@ def number(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
                 what = f"the API server refuses {resource}.{key}: {value!r}, because it is not a number"
                 yield finding(at, what, f"write it in {_UNIT_NAMES[resource]}, without a unit")
             elif value < 0 and not (value == -1 and key != "overQuotaWeight"):
-                what = f"{resource}.{key}: {value:g} is invalid; -1 is unlimited"
-                yield finding(at, what, "write -1, 0 or more")
+                what = f"{resource}.{key}: {value:g} has no meaning; -1 is unlimited"
+                yield finding(at, what, "write -1, 0 or more", "warning")
 
 
 @rule("queue-units", _UNITS)

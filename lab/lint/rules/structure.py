@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lab.findings import Finding
 from lab.lint.model import LintContext, Manifest, finding, rule
@@ -25,3 +26,11 @@ def indentation(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     if manifest.kind and "metadata" in obj and obj["metadata"] is None and obj.keys() & {"name", "generateName"}:
         what = f"the indentation is lost: metadata is empty, and name is a key of the {manifest.kind} itself"
         yield finding(("metadata",), what, "indent what belongs to metadata and spec")
+
+
+@rule("duplicate-key", "kubectl keeps the last value of a key without a message, measured with 1.34")
+def duplicate(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A key that occurs twice: only its last value counts."""
+    for key, first, last in manifest.document.twice:
+        found = finding((), f"{key} is on line {first} already: kubectl keeps this value only", "remove one", "warning")
+        yield replace(found, line=last)

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.findings import Finding
-from lab.kai import lines
+from lab.kai import facts, lines, release
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, finding, rule
+from lab.lint.rules.keys import is_newer
 from lab.lint.workloads import mapping
+from lab.text import nearest
 
 _MISSING = object()
+_OWN = frozenset({"podgrouper", "podgroupcontroller", "queuecontroller", "nodescaleadjuster", "defaultShard"})
+"""Top-level keys that only KAI's chart has."""
 
 
 def _at(obj: Any, loc: Loc) -> Any:
@@ -24,11 +28,47 @@ def _at(obj: Any, loc: Loc) -> Any:
 
 
 def _is_kai(manifest: Manifest) -> bool:
-    shared = manifest.obj.get("global")
-    if manifest.kind or not isinstance(shared, dict):
-        return False
-    keys = {"gpuSharing", "resourceReservation", "leaderElection", "clusterAutoscaling"} & shared.keys()
-    return bool(keys or {"podgrouper", "binder", "queuecontroller"} & manifest.obj.keys())
+    """Whether it is a values file of KAI's chart: by the command line, or by keys that other charts do not have."""
+    if manifest.document.values or manifest.kind:
+        return bool(manifest.document.values)
+    keys = {"gpuSharing", "resourceReservation", "leaderElection", "clusterAutoscaling"}
+    return bool(keys & mapping(manifest.obj.get("global")).keys() and "apiVersion" not in manifest.obj) or bool(
+        _OWN & manifest.obj.keys()
+    )
+
+
+def _leaves(obj: Any, loc: Loc = ()) -> Iterator[Loc]:
+    """Yield the locations of all values that are not maps."""
+    for key, value in obj.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*loc, str(key)))
+        else:
+            yield (*loc, str(key))
+
+
+@rule("kai-value-unknown", "lab/kai/derived/chart_values.json: the chart's values.yaml and templates at each tag")
+def unknown_value(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A value that KAI's chart does not read: Helm ignores it without a message."""
+    if not _is_kai(manifest):
+        return
+    version = ctx.line.version
+    moved = {line.helm.reservation_class for line in lines().values()}
+    for loc in _leaves(manifest.obj):
+        key = ".".join(map(str, loc))
+        if facts.has_value(version, key) or key in moved:  # kai-class-key reports those
+            continue
+        if is_newer(ctx.line):
+            what = f"{key} is unknown to this release of kailab, which knows KAI up to {facts.releases()[-1]}"
+            yield finding(loc, what, f"look for it in values.yaml of KAI {version}", "note")
+            continue
+        having = [one for one in facts.releases() if facts.has_value(one, key)]
+        near = nearest(key, facts.chart_values(version), 0.8)
+        fix = f"perhaps you meant {near}" if near else "remove it"
+        if having and release(having[0]) > release(version):
+            fix = f"KAI {having[0]} and newer read it"
+        elif having:
+            fix = f"KAI {having[-1]} was the last to read it; {fix}"
+        yield finding(loc, f"the chart of KAI {version} does not read {key}; Helm ignores it", fix, "warning")
 
 
 def _is_vcluster(manifest: Manifest) -> bool:
@@ -53,7 +93,8 @@ def class_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
 @rule("kai-sharing-not-set", "chart value global.gpuSharing, false unless set")
 def sharing(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """KAI's values without gpuSharing."""
-    if _is_kai(manifest) and _at(manifest.obj, ("global", "gpuSharing")) is not True:
+    whole = _is_kai(manifest) and manifest.document.values != "set"
+    if whole and _at(manifest.obj, ("global", "gpuSharing")) is not True:
         what = "gpuSharing is off: admission refuses pods with a fraction"
         yield finding(("global",), what, "set gpuSharing: true", "note")
 

@@ -114,3 +114,13 @@ def test_an_unknown_format(tmp_path: Path) -> None:
 def test_hooks_may_give_files_without_a_manifest(tmp_path: Path) -> None:
     (tmp_path / "readme.md").write_text("# Nothing\n")
     assert CliRunner().invoke(app, [str(tmp_path / "readme.md"), "--anywhere", "--allow-empty"]).exit_code == 0
+
+
+def test_values_of_the_chart_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "kai.yaml"
+    file.write_text("global:\n  registyr: example.com\n  gpuSharing: true\n")
+    args = ["--values", str(file), "--anywhere", "--kai", "0.16.8", "--json"]
+    found = json.loads(CliRunner().invoke(app, args).stdout)["findings"]
+    assert [(one["rule"], one["line"], one["next"]) for one in found] == [
+        ("kai-value-unknown", 2, "perhaps you meant global.registry")
+    ]

@@ -69,6 +69,7 @@ DEPLOYMENT = (
     " resources: {{requests: {{cpu: 1}}}}}}]}}}}}}\n"
 )
 MEMBER = 'annotations: {kai.scheduler/batch-min-member: "4"}'
+OWN_GROUP = "annotations: {kai.scheduler/skip-podgrouper: 'true'}"
 CHILD = queue(f"parentQueue: q, {shares()}", name="child")
 
 CRON = (
@@ -99,6 +100,7 @@ def ray(least: int, wanted: int, version: str = "v1") -> str:
 MINIMUM = "runPolicy: {schedulingPolicy: {minAvailable: 9}}, "
 
 BROKEN: dict[str, tuple[str, LintContext]] = {
+    "duplicate-key": (pod(spec=f"{KAI}, restartPolicy: Never, restartPolicy: Always"), NEW),
     "indentation-lost": ("apiVersion: v1\nkind: Pod\nmetadata:\nname: p\nspec:\nschedulerName: kai-scheduler\n", NEW),
     "fraction-key-unknown": (pod(note('kai.scheduler/gpu-fraction: "0.5"')), NEW),
     "key-unknown": (pod(label("kai.scheduler/queue: default-queue, kai.scheduler/prioritty: x")), NEW),
@@ -109,7 +111,6 @@ BROKEN: dict[str, tuple[str, LintContext]] = {
         pod(label("kai.scheduler/queue: default-queue, kai.scheduler/preemptibility: maybe")),
         NEW,
     ),
-    "topology-not-here": (pod(note("kai.scheduler/topology: t")), OLD),
     "fraction-out-of-range": (pod(note('gpu-fraction: "1.0"')), NEW),
     "fraction-with-whole-gpu": (pod(note('gpu-fraction: "0.5"'), container=limits("1")), NEW),
     "fraction-and-memory": (pod(note('gpu-fraction: "0.5", gpu-memory: "2000"')), NEW),
@@ -145,7 +146,10 @@ BROKEN: dict[str, tuple[str, LintContext]] = {
     "gang-larger-than-pods": (kubeflow("TFJob", "tfReplicaSpecs", group("Worker"), MINIMUM), NEW),
     "ray-group-below-minimum": (ray(3, 2), NEW),
     "queue-missing": (pod("labels: {}"), OLD),
-    "queue-unknown": (queue(shares(), name="alpha") + pod(label("kai.scheduler/queue: alfa")), NEW),
+    "queue-unknown": (
+        queue(shares(), name="alpha") + pod(label("kai.scheduler/queue: alfa")),
+        replace(NEW, queues={}, all_queues=True),
+    ),
     "queue-is-parent": (queue(shares()) + CHILD + pod(label("kai.scheduler/queue: q")), NEW),
     "over-limit-for-ever": (
         queue(shares(gpu="{quota: 0, limit: 1}")) + pod(label("kai.scheduler/queue: q"), container=limits("2")),
@@ -177,6 +181,7 @@ BROKEN: dict[str, tuple[str, LintContext]] = {
         NEW,
     ),
     "kai-class-key": ("global: {gpuSharing: true, resourceReservation: {runtimeClassName: nvidia}}\n", NEW),
+    "kai-value-unknown": ("global: {gpuSharing: true}\nbinder: {clusterAutoscaling: true}\n", NEW),
     "kai-sharing-not-set": ("global: {leaderElection: true}\n", NEW),
     "vcluster-custom-resources": ("sync: {toHost: {customResources: {a.b: {enabled: true}}}}\n", NEW),
     "vcluster-virtual-scheduler": ("controlPlane: {distro: {k8s: {scheduler: {enabled: true}}}}\n", NEW),
@@ -219,6 +224,13 @@ WELL = {
         kubeflow("PyTorchJob", "pytorchReplicaSpecs", group("Worker"), MINIMUM.replace("9", "2")),
         NEW,
     ),
+    "a Job with a PodGroup of its own": (
+        job("parallelism: 4", ", annotations: {kai.scheduler/skip-podgrouper: 'true'}").replace(
+            "kai.scheduler/queue", "q"
+        ),
+        NEW,
+    ),
+    "values of KAI's chart": ("global: {gpuSharing: true}\nbinder: {resources: {limits: {cpu: 1}}}\n", NEW),
     "a queue whose parent is in another file": (queue(f"parentQueue: elsewhere, {shares()}"), NEW),
     "a third level runs on 0.9.8": (
         queue(shares()) + CHILD + queue(f"parentQueue: child, {shares()}", name="grandchild"),
