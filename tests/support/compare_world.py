@@ -109,7 +109,9 @@ def target(version: str = "0.16.8", *, mode: str = "own-kai", letter: Any = "a",
     side = Side(letter, tenant, mode, words, version, "1.34.4", ())
     free = {"gpu": -1.0, "cpu": -1.0, "memory": -1.0}
     queues = {"default": QueueFact("default", "", free, free), "test": QueueFact("test", "default", free, free)}
-    setting = LintContext(line_of(version or "0.16.8"), queues if line else None, gpu_sharing=True)
+    setting = LintContext(
+        line_of(version or "0.16.8"), queues if line else None, all_queues=bool(line), gpu_sharing=True
+    )
     name = line.scheduler_name if line else DEFAULT_SCHEDULER
     return Target(side, line, name, setting, ("test",) if line else ())
 
