@@ -51,9 +51,9 @@ def omitted(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """An omitted limit: KAI reads it as 0."""
     if not is_queue(manifest) or not isinstance(manifest.spec.get("resources"), dict):
         return
-    shares = dict(_shares(manifest))
+    shares, rows = dict(_shares(manifest)), manifest.spec["resources"]
     for resource in RESOURCES:
-        if "limit" not in shares.get(resource, {}):
+        if "limit" not in shares.get(resource, {}) and isinstance(rows.get(resource, {}), dict):
             key = f"{resource}.limit" if resource in shares else resource
             yield finding(
                 ("spec", "resources", resource),
@@ -93,6 +93,11 @@ def no_weight(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
 @rule("queue-share-no-number", "KAI: quota, limit and overQuotaWeight are numbers")
 def number(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A share that is not a number: the API server refuses quantities such as 10Gi."""
+    rows = mapping(manifest.spec.get("resources")) if is_queue(manifest) else {}
+    for resource in RESOURCES:
+        if not isinstance(rows.get(resource, {}), dict):
+            what = f"the API server refuses {resource}: {rows[resource]!r}, because it is not a map"
+            yield finding(("spec", "resources", resource), what, "write {quota: …, limit: …}; -1 is unlimited")
     for resource, share in _shares(manifest):
         for key in ("quota", "limit", "overQuotaWeight"):
             value = share.get(key, 0)

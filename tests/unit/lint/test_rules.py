@@ -261,6 +261,11 @@ def test_lists_are_looked_into_and_lines_are_right() -> None:
     assert (found.line, found.subject) == (6, "Pod a")
 
 
+def test_a_share_without_a_map_is_refused_and_not_read_as_0() -> None:
+    found = lint(parse(queue(shares(gpu="QueueResource"))), NEW)
+    assert [(one.rule, one.line) for one in found] == [("queue-share-no-number", 4)]
+
+
 def test_errors_refuse_and_warnings_do_not() -> None:
     refuse(lint(parse(BROKEN["queue-units"][0]), NEW))
     with pytest.raises(ManifestsRefused, match="admission refuses the pod") as refused:
