@@ -33,6 +33,8 @@ class LabContext:
     supply: Supply
     engine: ContainerEngine
     open_cluster: Callable[[str], Cluster]
+    images_in_nodes: bool = True
+    """Whether the lab has put all images into the nodes, as in its own clusters."""
 
     @property
     def kind_name(self) -> str:

@@ -175,7 +175,16 @@ class Session:
 
     def scope(self, step: str) -> LabContext:
         return LabContext(
-            step, self.spec, self.paths, self.runner, self.journal, self.bus, self.supply, self.engine, self.cluster
+            step,
+            self.spec,
+            self.paths,
+            self.runner,
+            self.journal,
+            self.bus,
+            self.supply,
+            self.engine,
+            self.cluster,
+            images_in_nodes=self.spec.cluster.own,
         )
 
     def locked(self) -> contextlib.AbstractContextManager[object]:

@@ -195,19 +195,29 @@ def pods_ready(pods: list[Json]) -> bool:
     return bool(living) and all(is_ready(pod) for pod in living)
 
 
-def pods_stuck(pods: list[Json], *, images_present: bool) -> str | None:
-    """Why pods cannot start, or None. With ``images_present`` in the nodes, a failed image pull is final."""
-    for pod in pods:
-        view = PodView.of(pod)
-        if view.deleting:
-            continue
-        for waiting in view.waiting:
-            hopeless = waiting.reason in HOPELESS
-            missing = images_present and waiting.reason == "ImagePullBackOff"
-            crashing = waiting.reason == "CrashLoopBackOff" and view.restarts >= _CRASHES
-            if hopeless or missing or crashing:
-                return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
-    return None
+class StuckPods:
+    """Says why pods cannot start, to end a wait for them early.
+
+    Only crashes during the wait count: the pods of a stopped lab come back with the restarts of their whole life, and
+    crash until what they need is there again. With ``images_present`` in the nodes, a failed image pull is final.
+    """
+
+    def __init__(self, *, images_present: bool) -> None:
+        self._images_present = images_present
+        self._restarts_before: dict[tuple[str, str], int] = {}
+
+    def __call__(self, pods: list[Json]) -> str | None:
+        for view in map(PodView.of, pods):
+            if view.deleting:
+                continue
+            for waiting in view.waiting:
+                before = self._restarts_before.setdefault((view.uid, waiting.name), waiting.restarts)
+                hopeless = waiting.reason in HOPELESS
+                missing = self._images_present and waiting.reason == "ImagePullBackOff"
+                crashing = waiting.reason == "CrashLoopBackOff" and waiting.restarts - before >= _CRASHES
+                if hopeless or missing or crashing:
+                    return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
+        return None
 
 
 def namespace_doc(name: str, labels: Mapping[str, str]) -> Json:

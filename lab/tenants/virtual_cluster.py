@@ -236,7 +236,7 @@ class VirtualCluster(LabStep):
             labels=self._control_plane,
             timeout=_START_SECONDS,
             what=f"the control plane of tenant {name} is Ready",
-            fail=lambda pods: helm_release.pods_stuck(pods, images_present=in_nodes),
+            fail=helm_release.StuckPods(images_present=in_nodes),
         )
         for kind in ("Deployment", "StatefulSet"):
             # after an upgrade the old pod is Ready too, until the new one has replaced it

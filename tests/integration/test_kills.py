@@ -153,7 +153,7 @@ def test_killed_change_of_kai_then(labs: Labs) -> None:
         labs.killable.kill(CONFLICT, *changed("upgrade", "--kai", newer, "--no-suites"))
         assert not labs.cli("tenant", "status", TENANT, "--json", code=None).json()[0]["ok"], "a killed change is seen"
         version = finish(labs)
-        assert labs.cli("tenant", "status", TENANT, "--json").json()[0]["kai"] == version
+        assert labs.cli("tenant", "status", TENANT, "--json").json()[0]["kai_version"] == version
         assert not [line for line in labs.traces(TENANT)[TENANT] if "kailab-" in line]
     labs.killable.kill(CONFLICT, *changed("rollback", "--to", older))
     assert labs.cli(*REMOVE).json()["left"] == []

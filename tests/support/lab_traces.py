@@ -71,4 +71,9 @@ def _traces(cluster: Cluster) -> Iterator[str]:
 def traces_on_machine(paths: LabPaths) -> frozenset[str]:
     """One line for each entry of the journal and each file of the state directory."""
     owned = {f"journal: {one.kind} {Path(one.name).name}" for one in Journal(paths.journal).owned()}
-    return frozenset(owned | {f"file {path.name}" for path in paths.root.iterdir() if path.name not in _FILES})
+    return frozenset(owned | {f"file {path.name}" for path in paths.root.iterdir() if not _unimportant(path)})
+
+
+def _unimportant(path: Path) -> bool:
+    """What each run changes, and a folder whose last file has gone."""
+    return path.name in _FILES or (path.is_dir() and not any(path.iterdir()))

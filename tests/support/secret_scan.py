@@ -49,6 +49,8 @@ def kubeconfigs(lab: Lab) -> list[Path]:
 def _in_cluster(cluster: Cluster) -> Iterator[tuple[str, frozenset[bytes]]]:
     for secret in cluster.list("Secret"):
         meta = secret["metadata"]
+        if secret.get("type") == "bootstrap.kubernetes.io/token":
+            continue  # kind's is the same, public one in every cluster (abcdef.0123456789abcdef)
         for key, value in (secret.get("data") or {}).items():
             yield f"Secret {meta['namespace']}/{meta['name']}: {key}", forms(value.encode())
     for pod in cluster.list("Pod"):

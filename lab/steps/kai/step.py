@@ -222,17 +222,22 @@ class Kai(LabStep):
     def undo(self, ctx: LabContext) -> None:
         """Remove the lab's KAI from an existing cluster.
 
+        KAI stays where its namespace no longer has the lab's label: then others have taken it over.
         Raises StepFailed: others have queues in it, which would go with its CRDs, and their pods would wait forever.
         """
         cluster = ctx.cluster()
         mine = {(owned.kind, owned.name) for owned in ctx.journal.owned() if owned.step == self.id}
         mine |= self._labelled(cluster)
+        if mine and self._foreign(cluster) is not None:
+            self._hand_over(ctx, cluster, mine)
+            return
         if mine and (theirs := self._queues_of_others(cluster)):
             raise StepFailed(
                 f"KAI is not removed: {len(theirs)} of its queues are not of lab {self.spec.name}",
                 evidence=theirs,
                 fix="delete these queues, or keep KAI: remove the label kailab from namespace "
-                f"{NAMESPACE}, then run 'lab down' again",
+                f"{NAMESPACE} ({cluster.kubectl('label', 'namespace', NAMESPACE, f'{OWNER_LABEL}-')}), then run"
+                " 'lab down' again",
             )
         if ("release", RELEASE) in mine:
             # their owner references delete the operator's Deployments and webhooks
@@ -246,6 +251,15 @@ class Kai(LabStep):
                 if name not in kept:
                     cluster.delete(what, name, wait=120)
                 ctx.journal.released(kind, name)
+
+    def _hand_over(self, ctx: LabContext, cluster: Cluster, mine: set[tuple[str, str]]) -> None:
+        """Leave KAI to others: its CRDs lose the lab's label as well."""
+        for kind, name in sorted(mine):
+            crd = cluster.get(_CRD, name) if kind == "crd" else None
+            if crd is not None and labels_of(crd["metadata"]).get(OWNER_LABEL) == self.spec.name:
+                cluster.patch(_CRD, name, {"metadata": {"labels": {OWNER_LABEL: None}}})
+            ctx.journal.released(kind, name)
+        ctx.notice(f"KAI stays: namespace {NAMESPACE} no longer has the label {OWNER_LABEL}={self.spec.name}", "info")
 
     def _labelled(self, cluster: Cluster) -> set[tuple[str, str]]:
         """Kind and name, as in the journal, of what has the lab's label; the journal may be lost."""
@@ -353,7 +367,6 @@ class Kai(LabStep):
 
     def _wait(self, ctx: LabContext, cluster: Cluster, outdated: frozenset[str]) -> None:
         expected = set(kai_deployments(self.spec))
-        in_nodes = self.spec.cluster.own
 
         def up(pods: list[dict[str, Any]]) -> bool:
             ready = {labels_of(pod["metadata"]).get("app", "") for pod in pods if is_ready(pod)}
@@ -365,7 +378,7 @@ class Kai(LabStep):
             up,
             namespace=NAMESPACE,
             timeout=_READY_SECONDS,
-            fail=lambda pods: helm_release.pods_stuck(pods, images_present=in_nodes),
+            fail=helm_release.StuckPods(images_present=ctx.images_in_nodes),
             what=f"KAI's components run: {', '.join(sorted(expected))}",
         )
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lab.config import LabSpec
 from lab.engine.step import Observed
-from lab.errors import LabError
+from lab.errors import StepFailed
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take
@@ -34,12 +34,12 @@ class NoForeignKai(LabStep):
         return Observed.ready(f"{found}, isolated from tenants" if found else "none")
 
     def apply(self, ctx: LabContext) -> None:
-        """Raise LabError for a KAI that the lab cannot isolate tenants from."""
+        """Raise StepFailed for a KAI that the lab cannot isolate tenants from."""
         found, missing = self._found(ctx)
         if missing:
             names = ", ".join(tenant.name for tenant in self.spec.tenants if tenant.mode == "own-kai")
             namespace = found.rpartition(" ")[2]
-            raise LabError(
+            raise StepFailed(
                 f"{found} is not the lab's: the lab cannot isolate tenants with a KAI of their own from it ({names})",
                 evidence=missing,
                 fix=f"uninstall that KAI (helm list -n {namespace}); for KAI on the host set scheduler: kai in the lab"

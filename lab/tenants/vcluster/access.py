@@ -74,8 +74,10 @@ def release_port(ctx: LabContext, name: str) -> None:
     with _lock:
         ports = {owned.name: owned for owned in ctx.journal.owned("port")}
         if own := ports.get(name):
-            spare = next(f"{_SPARE}{n}" for n in range(len(ports) + 1) if f"{_SPARE}{n}" not in ports)
-            ctx.journal.owns("port", spare, own.step, **own.facts)
+            # a process that was killed between its two records has left this port as a spare one too
+            if not any(one.name.startswith(_SPARE) and one.facts == own.facts for one in ports.values()):
+                spare = next(f"{_SPARE}{n}" for n in range(len(ports) + 1) if f"{_SPARE}{n}" not in ports)
+                ctx.journal.owns("port", spare, own.step, **own.facts)
             ctx.journal.released("port", name)
 
 

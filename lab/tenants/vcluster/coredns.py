@@ -41,7 +41,6 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
     inside = ctx.tenant(name)
-    images_present = ctx.spec.cluster.own
     for left in reversed(range(ATTEMPTS)):
         try:
             inside.wait(
@@ -51,7 +50,7 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
                 labels=SELECTOR,
                 timeout=SECONDS,
                 what=f"CoreDNS of tenant {name} is Ready",
-                fail=lambda pods: helm_release.pods_stuck(pods, images_present=images_present),
+                fail=helm_release.StuckPods(images_present=ctx.images_in_nodes),
             )
         except WaitTimeout:
             if not left:

@@ -65,8 +65,12 @@ def test_kubeconfig_for_another_port_is_not_used(world: LabWorld) -> None:
 
 def test_crashing_control_plane_ends_the_wait(world: LabWorld) -> None:
     world.helm("upgrade")
-    bad = running_pod("team-a-1", SPACE, labels=CONTROL, waiting="CrashLoopBackOff", restarts=4)
-    world.api.add(bad)
+
+    def crashes(restarts: int) -> None:
+        world.api.add(running_pod("team-a-1", SPACE, labels=CONTROL, waiting="CrashLoopBackOff", restarts=restarts))
+
+    crashes(7)  # of its life so far
+    world.api.after("watch", "Pod", lambda _: crashes(11))
     with pytest.raises(WaitTimeout, match="team-a-1, container main: CrashLoopBackOff: why"):
         step_of(world).apply(world.ctx)
 

@@ -334,6 +334,23 @@ def test_undo_keeps_kai_while_others_have_queues(runner: FakeRunner, tmp_path: P
     assert "helm uninstall kai-scheduler" in world.log
 
 
+def test_undo_leaves_kai_whose_namespace_lost_the_label(runner: FakeRunner, tmp_path: Path) -> None:
+    world = kai_world(runner, tmp_path, cluster=EXISTING)
+    world.helm("upgrade")
+    world.helm("template", out=RENDERED)
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    world.api.put("Queue", "theirs", metadata={"labels": {"kailab": "other"}})
+    crd = world.owned("crd")[0]
+    world.api.put("CustomResourceDefinition", crd, metadata={"labels": {"kailab": "demo"}})
+    world.api.objects["Namespace", "", NAMESPACE]["metadata"]["labels"] = {}
+    before = len(world.log)
+    Kai(world.spec).undo(world.ctx)
+    assert not [line for line in world.log[before:] if line.startswith(("delete", "helm"))]
+    assert world.owned("crd") == world.owned("namespace") == world.owned("release") == []
+    assert not world.api.objects["CustomResourceDefinition", "", crd]["metadata"].get("labels")
+
+
 def test_chart_without_config_is_an_error() -> None:
     with pytest.raises(StepFailed, match="0 Config objects"):
         config_documents([{"kind": "ConfigMap", "data": {"a.yaml": "kind: Other\nmetadata: {name: a}"}}])

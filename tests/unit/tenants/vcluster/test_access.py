@@ -76,9 +76,17 @@ def test_port_of_a_killed_release_is_not_given_twice(world: LabWorld) -> None:
     """Killed between the record of the spare port and the release of the tenant's; the release is repeated."""
     world.ctx.journal.owns("port", "spare-2", "cluster", host="41000", node="30440")
     access.release_port(world.ctx, "team-a")
+    assert len([name for name in world.owned("port") if name.startswith("spare-")]) == 3
     assert len({access.claim_port(world.ctx, name).server for name in ("a", "b", "c")}) == 3
     with pytest.raises(LabError, match="no published port is left"):
         access.claim_port(world.ctx, "d")
+
+
+def test_port_of_a_killed_claim_becomes_one_spare_port(world: LabWorld) -> None:
+    """Killed between the record of the tenant's port and the release of the spare one; then the tenant is removed."""
+    world.ctx.journal.owns("port", "team-b", "tenant:team-b", host="41001", node="30441")
+    access.release_port(world.ctx, "team-b")
+    assert sorted(world.owned("port")) == ["spare-0", "spare-1", "team-a"]
 
 
 def test_released_port_can_be_claimed_again(world: LabWorld) -> None:
