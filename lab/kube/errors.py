@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from lab.errors import ApiFailed
 from lab.kube.transport import TransportError
+
+_OF_ADMISSION = re.compile("exceeded quota|failed quota|violates PodSecurity|(minimum|maximum) .* usage per ")
+"""Refusals by Kubernetes' own admission plugins (ResourceQuota, PodSecurity, LimitRanger) instead of RBAC."""
 
 
 class Unreachable(ApiFailed):
@@ -25,6 +29,8 @@ def fix_for(status: int, message: str, server: str, kubeconfig: Path, context: s
         return "change the object as the admission check requires"
     if "failed calling webhook" in message:
         return "check whether the pods behind that webhook run"
+    if status == 403 and _OF_ADMISSION.search(message):
+        return "change the object, or the quota, limit or Pod Security level of its namespace, as the message says"
     if status == 403:
         return f"use a context with more permissions than {context or kubeconfig}"
     if status in (400, 422):

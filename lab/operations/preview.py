@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.engine.step import Observed, State, Step
+from lab.engine.step import Observed, State
 from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube import Cluster
 from lab.kube.access_review import DryRun, Permission, dry_run, for_documents, missing, role
 from lab.operations.planning import Plan, images_of_charts
-from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.session.step import LabStep
 from lab.snapshot.inventory import Inventory, inventory
@@ -84,9 +83,9 @@ def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed]) -> Preview | Non
         return None
     cluster = lab.cluster
     found = inventory(cluster)
-    todo = [step for step in plan.steps if seen[step.id].state is not State.READY]
-    docs = list(_documents(lab, todo))
-    lacking = _missing(cluster, docs)
+    todo = [s for s in plan.steps if seen[s.id].state is not State.READY and isinstance(s, LabStep)]
+    docs = [doc for step in todo for doc in step.creates(lab.context(step.id))]
+    lacking = _missing(cluster, docs, [one for step in todo for one in step.permissions()])
     tried = DryRun((), ()) if lacking else dry_run(cluster, docs)
     roles = tuple(role(cluster, lacking, f"kailab-{lab.spec.name}"))
     return Preview(found, tuple(map(_title, docs)), lacking, roles, tried, _images(lab))
@@ -109,15 +108,8 @@ def _title(doc: Json) -> str:
     return f"{doc['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
 
 
-def _documents(lab: Lab, steps: Iterable[Step[LabContext]]) -> Iterator[Json]:
-    for step in steps:
-        ctx = lab.context(step.id)
-        if isinstance(step, LabStep):
-            yield from step.creates(ctx)
-
-
-def _missing(cluster: Cluster, docs: list[Json]) -> tuple[Permission, ...]:
-    """What the user lacks; one question suffices for an administrator."""
-    if not docs or not missing(cluster, [_EVERYTHING]):
+def _missing(cluster: Cluster, docs: list[Json], more: list[Permission]) -> tuple[Permission, ...]:
+    """What the user lacks of what ``docs`` need, and of ``more``; one question suffices for an administrator."""
+    if not (docs or more) or not missing(cluster, [_EVERYTHING]):
         return ()
-    return missing(cluster, for_documents(cluster, docs))
+    return missing(cluster, [*for_documents(cluster, docs), *more])

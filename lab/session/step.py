@@ -6,6 +6,7 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.engine.step import Effect
+from lab.kube.access_review import Permission
 from lab.session.context import LabContext
 
 
@@ -23,6 +24,10 @@ class LabStep:
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         """The objects that ``apply`` creates in the cluster, as far as they are known beforehand."""
+        return ()
+
+    def permissions(self) -> tuple[Permission, ...]:
+        """What ``apply`` needs in an existing cluster besides creating and removing its objects."""
         return ()
 
     def effects(self) -> tuple[Effect, ...]:

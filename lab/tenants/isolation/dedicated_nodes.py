@@ -18,6 +18,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.gpu.pools import node_name
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.access_review import Permission
 from lab.kube.retry import retry
 from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
@@ -88,6 +89,9 @@ class TenantNodes(LabStep):
 
     def wanted(self) -> object:
         return owners(self.spec)
+
+    def permissions(self) -> tuple[Permission, ...]:
+        return tuple(Permission("patch", "", "nodes", name=name) for name in sorted(owners(self.spec)))
 
     def effects(self) -> tuple[Effect, ...]:
         return tuple(

@@ -86,6 +86,17 @@ def test_untrusted_certificate_is_not_retried(api: FakeApi, cluster: Cluster) ->
         (400, "bad", "correct the object"),
         (401, "Unauthorized", "renew the credentials in /lab/kubeconfig"),
         (403, "pods is forbidden", "more permissions than kind-kailab-demo"),
+        (
+            403,
+            'pods "a" is forbidden: exceeded quota: team, requested: pods=1',
+            "the quota, limit or Pod Security level",
+        ),
+        (
+            403,
+            'pods "a" is forbidden: violates PodSecurity "restricted:latest"',
+            "the quota, limit or Pod Security level",
+        ),
+        (403, "pods is forbidden: maximum cpu usage per Pod is 1", "the quota, limit or Pod Security level"),
         (400, 'admission webhook "v.kai" denied the request: no', "as the admission check requires"),
         (409, "exists", "check the existing object"),
         (422, "invalid", "correct the object"),

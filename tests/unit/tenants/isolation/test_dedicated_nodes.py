@@ -231,6 +231,7 @@ def test_named_nodes_of_an_existing_cluster_are_recorded_before_they_are_marked(
     world, step = existing, TenantNodes(existing.spec)
     world.api.react("patch", "Node", lambda _: recorded.append(world.owned("node-mark")))
     recorded: list[list[str]] = []
+    assert [str(one) for one in step.permissions()] == ["patch nodes gpu-1.example"]
     step.apply(world.ctx)
     assert recorded == [["gpu-1.example"]]
     assert world.api.marks()["gpu-1.example"] == ("ml", [taint("ml")])  # type: ignore[attr-defined]
