@@ -16,7 +16,7 @@ from lab.kai import VersionLine, line_of
 from lab.kai.chart import differences
 from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
-from lab.kube.ownership import helm_namespace, is_own, owner_of, refuse_foreign
+from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, namespace_labels, tenant_namespace
@@ -24,7 +24,7 @@ from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.cluster.config import has_gpus
-from lab.steps.kai import required_crds
+from lab.steps.kai import guest_removal, required_crds
 from lab.steps.kai.binder_placeholders import are_left, delete_placeholders, placeholders
 from lab.steps.kai.chart import chart_seen, config_documents
 from lab.steps.kai.release import NAMESPACE, RELEASE, RESERVATIONS
@@ -220,67 +220,8 @@ class Kai(LabStep):
         wait_for_webhooks(cluster, self.spec.name, self.line, kai_values(self.spec), _WEBHOOK_SECONDS)
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove the lab's KAI from an existing cluster.
-
-        KAI stays where its namespace no longer has the lab's label: then others have taken it over.
-        Raises StepFailed: others have queues in it, which would go with its CRDs, and their pods would wait forever.
-        """
-        cluster = ctx.cluster()
-        mine = {(owned.kind, owned.name) for owned in ctx.journal.owned() if owned.step == self.id}
-        mine |= self._labelled(cluster)
-        if mine and self._foreign(cluster) is not None:
-            self._hand_over(ctx, cluster, mine)
-            return
-        if mine and (theirs := self._queues_of_others(cluster)):
-            raise StepFailed(
-                f"KAI is not removed: {len(theirs)} of its queues are not of lab {self.spec.name}",
-                evidence=theirs,
-                fix="delete these queues, or keep KAI: remove the label kailab from namespace "
-                f"{NAMESPACE} ({cluster.kubectl('label', 'namespace', NAMESPACE, f'{OWNER_LABEL}-')}), then run"
-                " 'lab down' again",
-            )
-        if ("release", RELEASE) in mine:
-            # their owner references delete the operator's Deployments and webhooks
-            cluster.delete(*_CONFIG, wait=60)
-            cluster.delete(*_SHARD, wait=60)
-            helm_release.helm_for(ctx).uninstall(RELEASE, NAMESPACE, hooks=False)
-            ctx.journal.released("release", RELEASE)
-        kept = required_crds.in_use(cluster, self.line, [name for kind, name in mine if kind == "crd"], self.spec.name)
-        for kind, what in (("crd", _CRD), ("namespace", "Namespace")):
-            for name in sorted(name for one, name in mine if one == kind):
-                if name not in kept:
-                    cluster.delete(what, name, wait=120)
-                ctx.journal.released(kind, name)
-
-    def _hand_over(self, ctx: LabContext, cluster: Cluster, mine: set[tuple[str, str]]) -> None:
-        """Leave KAI to others: its CRDs lose the lab's label as well."""
-        for kind, name in sorted(mine):
-            crd = cluster.get(_CRD, name) if kind == "crd" else None
-            if crd is not None and labels_of(crd["metadata"]).get(OWNER_LABEL) == self.spec.name:
-                cluster.patch(_CRD, name, {"metadata": {"labels": {OWNER_LABEL: None}}})
-            ctx.journal.released(kind, name)
-        ctx.notice(f"KAI stays: namespace {NAMESPACE} no longer has the label {OWNER_LABEL}={self.spec.name}", "info")
-
-    def _labelled(self, cluster: Cluster) -> set[tuple[str, str]]:
-        """Kind and name, as in the journal, of what has the lab's label; the journal may be lost."""
-        own = f"{OWNER_LABEL}={self.spec.name}"
-        found = {("crd", crd["metadata"]["name"]) for crd in cluster.list(_CRD, labels=own)}
-        space = cluster.get("Namespace", NAMESPACE)
-        if space is None or labels_of(space["metadata"]).get(OWNER_LABEL) != self.spec.name:
-            return found
-        found |= {("namespace", NAMESPACE), ("release", RELEASE)}
-        reservations = cluster.get("Namespace", RESERVATIONS)
-        if reservations is not None and helm_namespace(reservations) == NAMESPACE:
-            found.add(("namespace", RESERVATIONS))
-        return found
-
-    def _queues_of_others(self, cluster: Cluster) -> list[str]:
-        """Queues that neither the lab nor the chart created."""
-        return [
-            f"Queue {queue['metadata']['name']} {owner_of(queue)}"
-            for queue in cluster.list(QUEUE)
-            if queue["metadata"]["name"] not in self.line.default_queues and not is_own(queue, self.spec.name)
-        ]
+        """Remove the lab's KAI from an existing cluster; see ``guest_removal.remove``."""
+        guest_removal.remove(ctx, self.spec.name, self.line, self.id)
 
     def _foreign(self, cluster: Cluster) -> dict[str, Any] | None:
         """KAI's namespace, if it exists and is not the lab's: then this lab did not install KAI."""
