@@ -10,20 +10,24 @@ from lab.errors import LabError
 from lab.invariants.catalogue import ALL
 from lab.invariants.model import Violation
 from lab.invariants.scope import Scope, known_defects_of
-from lab.kai import cured_in
+from lab.kai import cured_in, line_of
 
 RETRIED = "reservation-lost-on-retry"
 """The defect (lab/kai/lines/every.toml) that can be proven."""
 
 _VIOLATED = frozenset(invariant.id for invariant in ALL if RETRIED in invariant.defects)
 _POD = re.compile(r"^pod ([^/\s]+)/([^:\s]+)")
+_GROUP = re.compile(r"GPU group ([^\s,]+)")
+_DELETED = "Did not find fraction pod for gpu group, deleting reservation pod"
+"""Message of the binder (0.16.8, pkg/binder/binding/resourcereservation); the field gpuGroup follows it."""
 
 
 def with_cause(violation: Violation, scope: Scope) -> Violation:
     """Return the violation with the defect that caused it and the proof, or unchanged without proof.
 
-    A failed bind leaves its reason in the BindRequest, also after a later attempt succeeds (seen with KAI 0.16.8). That
-    attempt is the defect: it deletes the reservation pod of the GPU that it then assigns.
+    A failed bind leaves its reason in the BindRequest, also after a later attempt succeeds (seen with KAI 0.16.8). The
+    defect is that attempt: it deletes the reservation pod of the GPU that it then assigns, which the binder logs. Where
+    its log cannot be read, nothing is proven.
     """
     if violation.rule not in _VIOLATED or RETRIED not in known_defects_of(scope.kai_version):
         return violation
@@ -32,10 +36,21 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
             namespace, name = named.groups()
             with suppress(LabError):
                 request = scope.cluster.get("BindRequest", name, namespace) or {}
-                if reason := (request.get("status") or {}).get("reason"):
-                    proof = f"BindRequest {namespace}/{name} failed once: {reason}"
-                    return replace(violation, defect=RETRIED, evidence=(*violation.evidence, proof))
+                reason = (request.get("status") or {}).get("reason")
+                if reason and (logged := _deletion_in_log(scope, set(_GROUP.findall(line)))):
+                    proof = (f"BindRequest {namespace}/{name} failed once: {reason}", f"log of binder: {logged}")
+                    return replace(violation, defect=RETRIED, evidence=(*violation.evidence, *proof))
     return violation
+
+
+def _deletion_in_log(scope: Scope, groups: set[str]) -> str:
+    """The binder's log line about the deleted reservation pod of one of these GPU groups; empty without one."""
+    namespace = line_of(scope.kai_version).namespace
+    for pod in scope.cluster.list("Pod", namespace, labels="app=binder"):
+        for line in scope.cluster.logs(pod["metadata"]["name"], namespace).splitlines():
+            if _DELETED in line and any(f'"{group}"' in line for group in groups):
+                return line.strip()
+    return ""
 
 
 @dataclass(frozen=True)

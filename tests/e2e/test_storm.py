@@ -102,7 +102,6 @@ def test_twice_as_many_halves_as_gpus_at_once(
     assert list(shares(cluster, pods).values()) == [1.0] * gpus
 
 
-@pytest.mark.long
 @on_gpus()
 def test_those_that_do_not_fit_run_when_others_have_gone(storm: WorkloadNamespace, queue: str, lab: Lab) -> None:
     room = 2 * gpu_total(lab)
@@ -117,7 +116,6 @@ def test_those_that_do_not_fit_run_when_others_have_gone(storm: WorkloadNamespac
     storm.running(*waiting, timeout=WAIT)
 
 
-@pytest.mark.long
 @on_gpus()
 def test_a_hundred_mixed_fractions_at_once(
     storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]

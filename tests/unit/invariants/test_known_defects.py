@@ -32,8 +32,8 @@ LOST = Violation(
 class Requests:
     """BindRequests by name, all in namespace t."""
 
-    def __init__(self, **found: dict[str, Any]) -> None:
-        self.found = found
+    def __init__(self, log: str = "", **found: dict[str, Any]) -> None:
+        self.log, self.found = log, found
 
     def get(self, kind: str, name: str, namespace: str) -> dict[str, Any] | None:
         assert kind == "BindRequest"
@@ -41,9 +41,20 @@ class Requests:
             raise ApiFailed("no answer")
         return self.found.get(name) if namespace == "t" else None
 
+    def list(self, kind: str, namespace: str, labels: str) -> list[dict[str, Any]]:
+        assert (kind, namespace, labels) == ("Pod", "kai-scheduler", "app=binder")
+        return [{"metadata": {"name": "binder-1"}}]
 
-def scope(version: str = "0.16.8", **found: dict[str, Any]) -> Scope:
-    return Scope("", cast("Cluster", Requests(**found)), kai_version=version)
+    def logs(self, pod: str, namespace: str) -> str:
+        assert (pod, namespace) == ("binder-1", "kai-scheduler")
+        return self.log
+
+
+DELETED = '2026-01-01T00:00:00Z INFO Did not find fraction pod for gpu group, deleting reservation pod {"gpuGroup": "g"}'
+
+
+def scope(version: str = "0.16.8", log: str = f"started\n{DELETED}\n", **found: dict[str, Any]) -> Scope:
+    return Scope("", cast("Cluster", Requests(log, **found)), kai_version=version)
 
 
 FAILED_ONCE = {"status": {"phase": "Succeeded", "reason": "ConfigMap not found"}}
@@ -52,7 +63,8 @@ FAILED_ONCE = {"status": {"phase": "Succeeded", "reason": "ConfigMap not found"}
 def test_failed_bind_attempt_is_evidence_of_the_defect() -> None:
     found = with_cause(LOST, scope(server=FAILED_ONCE))
     assert found.defect == RETRIED
-    assert found.evidence == (*EVIDENCE, "BindRequest t/server failed once: ConfigMap not found")
+    proof = ("BindRequest t/server failed once: ConfigMap not found", f"log of binder: {DELETED}")
+    assert found.evidence == (*EVIDENCE, *proof)
     assert Violation.from_json(to_json(found)) == found
 
 
@@ -62,6 +74,8 @@ def test_failed_bind_attempt_is_evidence_of_the_defect() -> None:
         (LOST, scope()),
         (LOST, scope(server={"status": {"phase": "Succeeded"}})),
         (LOST, scope(server={})),
+        (LOST, scope(log="", server=FAILED_ONCE)),
+        (LOST, scope(log=DELETED.replace('"g"', '"other"'), server=FAILED_ONCE)),
         (LOST, scope("0.17.0", server=FAILED_ONCE)),  # not seen with that version
         (LOST, scope("", server=FAILED_ONCE)),
         (replace(LOST, rule="queue-limit"), scope(server=FAILED_ONCE)),
