@@ -17,21 +17,21 @@ ALL: tuple[Invariant, ...] = (
         "The fractions of the pods on one GPU add up to at most 1.",
         gpus.fractions,
         needs=("Pod", "Node"),
-        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry"),
+        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "gpu-memory",
         "The memory requested by the pods on one GPU is at most what the GPU has.",
         gpus.memory,
         needs=("Pod", "Node"),
-        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry"),
+        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "whole-gpus",
         "A GPU that a pod or a reservation pod holds whole is not given to another pod.",
         gpus.exclusive,
         needs=("Pod", "Node"),
-        defects=("double-reservation", "reservation-lost-on-retry"),
+        defects=("double-reservation", "reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant("gpu-held-once", "No two reservation pods hold the same GPU.", gpus.held_once, needs=("Pod",)),
     Invariant(
@@ -52,7 +52,7 @@ ALL: tuple[Invariant, ...] = (
         "A pod that shares a GPU has a live reservation pod.",
         reservations.reserved,
         needs=("Pod",),
-        defects=("early-reservation-removal", "reservation-lost-on-retry"),
+        defects=("early-reservation-removal", "reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "group-on-one-node",
@@ -65,7 +65,7 @@ ALL: tuple[Invariant, ...] = (
         "The reservation pod of a GPU group in use reports the UUID of its GPU.",
         reservations.reported,
         needs=("Pod",),
-        defects=("early-reservation-removal", "reservation-lost-on-retry"),
+        defects=("early-reservation-removal", "reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "gpu-given",
@@ -74,7 +74,7 @@ ALL: tuple[Invariant, ...] = (
         needs=("Pod", "ConfigMap"),
         grace=10,
         why_grace="pods and ConfigMaps have separate watches",
-        defects=("reservation-lost-on-retry",),
+        defects=("reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "reservation-used",

@@ -12,10 +12,9 @@ from lab.invariants.model import Violation
 from lab.invariants.scope import Scope, known_defects_of
 from lab.kai import cured_in, line_of
 
-RETRIED = "reservation-lost-on-retry"
-"""The defect (lab/kai/lines/every.toml) that can be proven."""
+RETRIED, IN_STORM = "reservation-lost-on-retry", "reservation-lost-in-storm"
+"""The defects that can be proven: the binder deletes the reservation pod of a GPU that a pod shares."""
 
-_VIOLATED = frozenset(invariant.id for invariant in ALL if RETRIED in invariant.defects)
 _POD = re.compile(r"^pod ([^/\s]+)/([^:\s]+)")
 _GROUP = re.compile(r"GPU group ([^\s,]+)")
 _DELETED = "Did not find fraction pod for gpu group, deleting reservation pod"
@@ -25,21 +24,26 @@ _DELETED = "Did not find fraction pod for gpu group, deleting reservation pod"
 def with_cause(violation: Violation, scope: Scope) -> Violation:
     """Return the violation with the defect that caused it and the proof, or unchanged without proof.
 
-    A failed bind leaves its reason in the BindRequest, also after a later attempt succeeds (seen with KAI 0.16.8). The
-    defect is that attempt: it deletes the reservation pod of the GPU that it then assigns, which the binder logs. Where
-    its log cannot be read, nothing is proven.
+    The binder logs that it deletes the reservation pod of a GPU group which a pod uses. A failed bind leaves its reason
+    in the BindRequest, also after a later attempt succeeds: then that attempt deleted it (both seen with KAI 0.16.8).
+    Where the binder's log cannot be read, nothing is proven.
     """
-    if violation.rule not in _VIOLATED or RETRIED not in known_defects_of(scope.kai_version):
-        return violation
-    for line in violation.evidence:
+    breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
+    possible = {RETRIED, IN_STORM}.intersection(breaking, known_defects_of(scope.kai_version))
+    for line in violation.evidence if possible else ():
         if named := _POD.match(line):
             namespace, name = named.groups()
+            if namespace == line_of(scope.kai_version).reservation_namespace:
+                continue
             with suppress(LabError):
+                if not (logged := _deletion_in_log(scope, set(_GROUP.findall(line)))):
+                    continue
                 request = scope.cluster.get("BindRequest", name, namespace) or {}
                 reason = (request.get("status") or {}).get("reason")
-                if reason and (logged := _deletion_in_log(scope, set(_GROUP.findall(line)))):
-                    proof = (f"BindRequest {namespace}/{name} failed once: {reason}", f"log of binder: {logged}")
-                    return replace(violation, defect=RETRIED, evidence=(*violation.evidence, *proof))
+                proof = [f"BindRequest {namespace}/{name} failed once: {reason}"] if reason else []
+                if (defect := RETRIED if reason else IN_STORM) in possible:
+                    proof.append(f"log of binder: {logged}")
+                    return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
     return violation
 
 

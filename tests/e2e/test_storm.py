@@ -16,7 +16,7 @@ from lab.pytest_plugin.gpu_share import gpu_total
 from lab.pytest_plugin.invariants import Held
 from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
-from lab.workloads.modifiers import brief
+from lab.workloads.modifiers import brief, of_priority
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_memory_pod
 
@@ -130,14 +130,19 @@ def test_a_hundred_mixed_fractions_at_once(
 
 
 def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
-    """A hundred pods of all sizes; every third requests MiB if the nodes report GPU memory."""
+    """A hundred pods of all sizes; every third requests MiB if the nodes report GPU memory.
+
+    None is preemptible: KAI's consolidation moves a pod by deleting it (seen with 0.16.8), and nothing creates a pod
+    without an owner again.
+    """
     memory = min((node.gpu_memory or 0 for node in nodes), default=0)
     for number in range(MIXED):
         tenths, name = number % 9 + 1, f"mixed-{number:02}"
         if memory and number % 3 == 0:
-            yield gpu_memory_pod(name, mib=memory * tenths // 10, queue=queue)
+            pod = gpu_memory_pod(name, mib=memory * tenths // 10, queue=queue)
         else:
-            yield fraction_pod(name, fraction=tenths / 10, queue=queue)
+            pod = fraction_pod(name, fraction=tenths / 10, queue=queue)
+        yield of_priority(pod, "build")
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
-from lab.invariants.known_defects import RETRIED, Cause, cause_of, with_cause
+from lab.invariants.known_defects import IN_STORM, RETRIED, Cause, cause_of, with_cause
 from lab.kube import Cluster
 from lab.serialization import to_json
 
@@ -50,7 +50,9 @@ class Requests:
         return self.log
 
 
-DELETED = '2026-01-01T00:00:00Z INFO Did not find fraction pod for gpu group, deleting reservation pod {"gpuGroup": "g"}'
+DELETED = (
+    '2026-01-01T00:00:00Z INFO Did not find fraction pod for gpu group, deleting reservation pod {"gpuGroup": "g"}'
+)
 
 
 def scope(version: str = "0.16.8", log: str = f"started\n{DELETED}\n", **found: dict[str, Any]) -> Scope:
@@ -68,12 +70,16 @@ def test_failed_bind_attempt_is_evidence_of_the_defect() -> None:
     assert Violation.from_json(to_json(found)) == found
 
 
+@pytest.mark.parametrize("request_", [None, {}, {"status": {"phase": "Succeeded"}}])
+def test_deletion_without_a_failed_bind_is_the_defect_of_storms(request_: dict[str, Any] | None) -> None:
+    found = with_cause(LOST, scope(**({"server": request_} if request_ is not None else {})))
+    assert (found.defect, found.evidence) == (IN_STORM, (*EVIDENCE, f"log of binder: {DELETED}"))
+
+
 @pytest.mark.parametrize(
     ("violation", "where"),
     [
-        (LOST, scope()),
-        (LOST, scope(server={"status": {"phase": "Succeeded"}})),
-        (LOST, scope(server={})),
+        (LOST, scope(log="")),
         (LOST, scope(log="", server=FAILED_ONCE)),
         (LOST, scope(log=DELETED.replace('"g"', '"other"'), server=FAILED_ONCE)),
         (LOST, scope("0.17.0", server=FAILED_ONCE)),  # not seen with that version
@@ -91,7 +97,7 @@ def test_violation_without_evidence_is_unchanged(violation: Violation, where: Sc
     ("violation", "version", "cause"),
     [
         (replace(LOST, defect=RETRIED), "0.16.8", Cause((RETRIED,), ("0.17.0",), proven=True)),
-        (LOST, "0.16.8", Cause((RETRIED,), ("0.17.0",))),
+        (LOST, "0.16.8", Cause((RETRIED, IN_STORM), ("0.17.0",))),
         (LOST, "0.17.0", Cause()),
         (replace(LOST, rule="gpu-fractions"), "0.17.0", Cause(("over-packed-burst",), ("none",))),
         (replace(LOST, rule="queue-limit"), "0.16.8", Cause()),
