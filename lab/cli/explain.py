@@ -142,6 +142,10 @@ def _rules(as_json: bool) -> None:
     if as_json:
         print_json({"rules": rows})
         return
-    cells: list[list[Cell]] = [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rows]
-    headings = ("rule", "situation", "stages", "source")
-    render_table(f"{len(rows)} rules", headings, cells, note="in the order of a pod's life")
+    cells: list[list[Cell]] = [
+        [rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim"), rule.read_only] for rule in rows
+    ]
+    headings = ("rule", "situation", "stages", "source", "read only")
+    seen = sum(not rule.read_only for rule in rows)
+    note = f"in the order of a pod's life; {seen} are captured from real clusters, the others read in sources only"
+    render_table(f"{len(rows)} rules", headings, cells, note=note)

@@ -25,7 +25,15 @@ def patterns() -> Registry[PatternRule]:
 def message_rules() -> tuple[PodRule, ...]:
     """Return a rule for each row, in order. Raises LabError for an invalid row."""
     return tuple(
-        PodRule(row.id, row.title, _finder(row), row.source, row.general, stages=tuple(map(PodStage, row.stages)))
+        PodRule(
+            row.id,
+            row.title,
+            _finder(row),
+            row.source,
+            row.general,
+            read_only=row.read_only,
+            stages=tuple(map(PodStage, row.stages)),
+        )
         for row in patterns().values()
     )
 

@@ -55,11 +55,16 @@ RULES: Registry[PodRule] = Registry("explain")
 """The rules of ``lab/explain/rules``, in the order of their definition."""
 
 
-def rule(rule_id: str, stages: tuple[PodStage, ...], source: str, *, general: bool = False) -> Callable[[Find], Find]:
-    """Register the decorated function as a rule; its docstring begins with the rule's title (``title_of``)."""
+def rule(
+    rule_id: str, stages: tuple[PodStage, ...], source: str, *, general: bool = False, read_only: str = ""
+) -> Callable[[Find], Find]:
+    """Register the decorated function as a rule; its docstring begins with the rule's title (``title_of``).
+
+    ``read_only``: why no scenario of ``scripts/scenarios`` captures it from a real cluster.
+    """
 
     def register(find: Find) -> Find:
-        RULES.add(PodRule(rule_id, title_of(find), find, source, general, stages=stages))
+        RULES.add(PodRule(rule_id, title_of(find), find, source, general, read_only=read_only, stages=stages))
         return find
 
     return register

@@ -44,6 +44,8 @@ class Finding:
     """The rule's title: the situation in a few words."""
     source: str = ""
     """The source of the rule's fact."""
+    read_only: str = ""
+    """Of a rule that rests on reading sources alone: why nobody has captured its situation."""
     side: str = ""
     """The cluster: ``host`` or ``tenant NAME``; empty if only one cluster was read."""
     fix_id: str = ""

@@ -32,6 +32,7 @@ class PatternRule:
         stages: stages in which the rule applies; empty: all.
         certainty: how well a match proves it.
         general: a consequence, or only repeats a component's message; omitted beside better findings.
+        read_only: why no capture of a real cluster shows it; empty: captured, or no captures are required.
         proof: id of the test that produces it, or why no test can.
     """
 
@@ -46,6 +47,7 @@ class PatternRule:
     stages: tuple[str, ...] = ()
     certainty: Certainty = Certainty.CERTAIN
     general: bool = False
+    read_only: str = ""
     proof: str = ""
 
     def search(self, text: str, sender: str = "") -> re.Match[str] | None:

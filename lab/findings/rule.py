@@ -29,6 +29,8 @@ class Rule(Generic[P]):
     """Only repeats the message of a component; omitted if another rule gives a reason."""
     advisory: bool = False
     """Its errors are warnings."""
+    read_only: str = ""
+    """Why no capture of a real cluster shows it: the rule rests on reading sources alone. Empty: captured."""
 
     def apply(self, *args: P.args, **kwargs: P.kwargs) -> tuple[Finding, ...]:
         """Return its findings with its id, title and source."""
@@ -39,13 +41,15 @@ class Rule(Generic[P]):
                 rule=self.id,
                 title=self.title,
                 source=self.source,
+                read_only=self.read_only,
                 severity="warning" if self.advisory and finding.severity == "error" else finding.severity,
             )
             for finding in ((found,) if isinstance(found, Finding) else found)
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {"id": self.id, "title": self.title, "source": self.source, "general": self.general}
+        names = ("id", "title", "source", "general", "read_only")
+        return {name: getattr(self, name) for name in names}
 
 
 def title_of(find: Callable[..., object]) -> str:

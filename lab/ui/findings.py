@@ -29,6 +29,10 @@ def write_finding(page: TextWriter, finding: Finding, *, symptom: bool = False) 
     side = f", {finding.side}" if finding.side else ""
     page.paragraph(sign(page, finding.severity), (finding.title if symptom else finding.what, "bold"))
     page.line((f"{finding.rule}{sure}{side}", "dim"), indent=2)
+    if finding.read_only:
+        page.line(
+            (f"this rule rests on sources alone, no real cluster has shown it: {finding.read_only}", "dim"), indent=2
+        )
     for line in finding.evidence:
         page.paragraph(("|", "dim"), line, indent=2)
     if symptom:

@@ -1,9 +1,10 @@
 """Captures scenarios in which a pod does not run: sets each up on a running lab and saves a snapshot of the cluster.
 
     python -m scripts.scenarios.capture --list
-    python -m scripts.scenarios.capture                     # scenarios that can share the lab
-    python -m scripts.scenarios.capture --exclusive         # scenarios that need the whole lab
-    python -m scripts.scenarios.capture --only queue-unknown --only crash-loop
+    lab up -f scripts/scenarios/lab.yaml
+    python -m scripts.scenarios.capture --name captures     # what is missing and can share the lab
+    python -m scripts.scenarios.capture --name captures --exclusive     # what is missing and needs the whole lab
+    python -m scripts.scenarios.capture --name captures --only queue-unknown --only crash-loop     # again
 
 Each scenario has a namespace of its own. When ``lab explain`` reports the expected rule, the snapshot is written to
 ``tests/data/scenarios/NAME.json.gz`` and the scenario is removed. Exit code 1: a scenario did not come about.
@@ -17,7 +18,6 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,10 @@ from lab.objects.views import NodeView
 from lab.operations.explain import read
 from lab.serialization import to_json
 from lab.session.lab import Lab
-from lab.snapshot.capture import log_tails
+from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.node_info import node_infos
 from scripts.scenarios.catalogue import SCENARIOS
+from scripts.scenarios.cluster_changes import ClusterChange
 from scripts.scenarios.model import Scenario, Setting
 from scripts.trim_snapshot import trimmed
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from lab.kube import Cluster
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "scenarios"
-SUBJECT = "p"
 SECONDS = 180.0
 
 Json = dict[str, Any]
@@ -57,71 +58,76 @@ class Capture:
     def capture(self, folder: Path) -> Path:
         """Set the scenario up, wait for the expected explanation, write the snapshot, and remove the scenario."""
         with ExitStack() as undo:
-            for change in self.scenario.changes:
-                undo.callback(change.undo, self.lab.cluster)
-                change.do(self.lab.cluster)
-            undo.callback(self._clear)
             self._clear(wait=SECONDS)
+            for change in self.scenario.changes:
+                self._change(change, undo)
+            undo.callback(self._clear)
             labels = {**self.scenario.labels, OWNER_LABEL: self.lab.spec.name}
             self.cluster.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.space, "labels": labels}}
             )
+            if self.tenant:
+                inside = self.scenario.inside(self.setting)
+                for doc in inside:
+                    undo.callback(self.cluster.delete, doc["kind"], doc["metadata"]["name"], wait=SECONDS)
+                self.cluster.apply(inside, retry=SECONDS)
             first = self.scenario.first(self.setting)
             self._make(first)
             holders = [doc["metadata"]["name"] for doc in first if doc["kind"] == "Pod"]
             self.cluster.wait_ready("Pod", holders, self.space, timeout=SECONDS)
+            time.sleep(self.scenario.settle)
             self._make(self.scenario.docs(self.setting))
+            for change in self.scenario.then:
+                self._change(change, undo)
             snapshot, explanation = self._await()
             return self._write(folder, snapshot, explanation)
+
+    def _change(self, change: ClusterChange, undo: ExitStack) -> None:
+        undo.callback(change.undo, self.lab.cluster)
+        change.do(self.lab.cluster)
 
     def _make(self, docs: list[Json]) -> None:
         for doc in docs:
             labels = {**(doc["metadata"].get("labels") or {}), OWNER_LABEL: self.lab.spec.name}
             meta = {**doc["metadata"], "labels": labels}
-            cluster = self.lab.cluster if doc["kind"] in ("Queue", "RuntimeClass") else self.cluster
+            cluster = self._cluster_of(doc)
             if cluster.kinds.of(doc).namespaced:
-                meta["namespace"] = self.space
+                meta.setdefault("namespace", self.space)
             cluster.create({**doc, "metadata": meta})
 
+    def _cluster_of(self, doc: Json) -> Cluster:
+        """Return the cluster of an object: the lab's own for objects without, or of another namespace."""
+        inside = self.lab.cluster.kinds.of(doc).namespaced and "namespace" not in doc["metadata"]
+        return self.cluster if inside else self.lab.cluster
+
     def _await(self) -> tuple[LabSnapshot, Explanation]:
-        """Wait for the expected explanation; every event of the namespace triggers another look."""
-        seen: list[tuple[LabSnapshot, Explanation]] = []
+        """Look until the expected explanation holds. Raises WaitTimeout with the last one."""
 
-        def holds(_: list[Json]) -> bool:
-            snapshot = read(self.lab, self.tenant, logs=False)
-            explanation = explained(snapshot, SUBJECT, self.space, self.tenant)
-            seen[:] = [(snapshot, explanation)]
-            return self._as_expected(explanation)
+        def look() -> tuple[LabSnapshot, Explanation]:
+            snapshot = read(self.lab, self.tenant, logs=True)
+            return snapshot, explained(snapshot, self.scenario.subject, self.space, self.tenant)
 
-        expects = self.scenario.expects or "nothing: the pod runs"
-        try:
-            self.cluster.wait(
-                self.scenario.watch,
-                holds,
-                namespace=self.space,
-                timeout=SECONDS,
-                what=f"lab explain reports for {self.space}/{SUBJECT}: {expects}",
-            )
-        except WaitTimeout as error:
-            # some states come about without an event
-            if not holds([]):
-                text = "\n".join(seen[0][1].lines()) if seen else "nothing"
-                raise WaitTimeout(error.what, evidence=[*text.splitlines(), *error.evidence], fix=error.fix) from error
-        snapshot, explanation = seen[0]
-        logs = log_tails(self.lab.cluster, snapshot.host.of("Pod"))
-        return replace(snapshot, host=replace(snapshot.host, logs=logs)), explanation
+        found = self.cluster.poll(
+            look, until=lambda seen: self._as_expected(seen[1]), timeout=self.scenario.seconds, interval=1.0
+        )
+        if not self._as_expected(found[1]):
+            what = f"lab explain reports for {self.space}: {', '.join(self.scenario.rules) or 'nothing'}"
+            messages = [f"{e.reason}: {e.message}" for e in found[0].host.events if e.namespace == self.space]
+            raise WaitTimeout(what, evidence=[*found[1].lines(9), *messages[-8:]])
+        return found
 
     def _as_expected(self, explanation: Explanation) -> bool:
         if not self.scenario.expects:
             return explanation.stage.value == "running" and not explanation.findings
-        return bool(explanation.findings) and explanation.findings[0].rule == self.scenario.expects
+        found = [finding.rule for finding in explanation.findings]
+        return found[:1] == [self.scenario.expects] and self.scenario.rules <= set(found)
 
     def _write(self, folder: Path, snapshot: LabSnapshot, explanation: Explanation) -> Path:
         spaces = {self.space, *(f"vcluster-{t.name}" for t in snapshot.tenants if t.name == self.tenant)}
         data = {
             "name": self.scenario.name,
             "expects": self.scenario.expects,
-            "subject": {"name": SUBJECT, "namespace": self.space, "tenant": self.tenant},
+            "subject": {"name": self.scenario.subject, "namespace": self.space, "tenant": self.tenant},
             "summary": explanation.summary,
             "facts": {key: self.lab.facts().get(key, "") for key in ("kai_version", "kubernetes", "gpu_mode")},
             "host": trimmed(snapshot.host, spaces),
@@ -139,20 +145,26 @@ class Capture:
 
     def _clear(self, wait: float | None = None) -> None:
         """Delete everything, the pods first with a short grace period; ``wait``: seconds to wait for the namespace."""
-        for kind in ("Deployment", "Job"):
+        for kind in ("Deployment", "Job", "StatefulSet"):
             self.cluster.delete_all(kind, self.space)
         self.cluster.delete_all("Pod", self.space, grace=1)
         gone = f"pods of {self.space} are gone"
         self.cluster.wait("Pod", lambda pods: not pods, namespace=self.space, timeout=SECONDS, what=gone)
         self.cluster.delete("Namespace", self.space, wait=wait)
-        for doc in [*self.scenario.first(self.setting), *self.scenario.docs(self.setting)]:
-            if doc["kind"] in ("Queue", "RuntimeClass"):
-                self.lab.cluster.delete(doc["kind"], doc["metadata"]["name"], wait=SECONDS)
+        for doc in reversed([*self.scenario.first(self.setting), *self.scenario.docs(self.setting)]):
+            if (cluster := self._cluster_of(doc)) is self.lab.cluster and self._is_outside(doc):
+                meta = doc["metadata"]
+                cluster.delete(doc["kind"], meta["name"], meta.get("namespace"), wait=SECONDS)
+
+    def _is_outside(self, doc: Json) -> bool:
+        """Whether it outlives the scenario's namespace."""
+        return not self.lab.cluster.kinds.of(doc).namespaced or "namespace" in doc["metadata"]
 
 
 def setting_of(lab: Lab) -> Setting:
     """The lab's queues and GPUs."""
     nodes = [view for view in map(NodeView.of, lab.cluster.list("Node")) if view.gpus]
+    infos = [info for info in node_infos(take(lab.cluster, kinds=("Node", "Pod"))) if info.node.gpus]
     parents = {queue.parent for queue in lab.spec.queues if queue.parent}
     leaves = [queue.name for queue in lab.spec.queues if queue.name not in parents]
     return Setting(
@@ -161,6 +173,9 @@ def setting_of(lab: Lab) -> Setting:
         workers=len(nodes),
         gpus=min((view.gpus for view in nodes), default=0),
         memory=min((view.gpu_memory or 0 for view in nodes), default=0),
+        worker=nodes[0].name if nodes else "",
+        cpu=min((int(info.allocatable["cpu"]) for info in infos), default=0),
+        ram=min((int(info.allocatable["memory"] // 2**20) for info in infos), default=0),
     )
 
 
@@ -182,6 +197,7 @@ def main() -> int:
     parser.add_argument("--exclusive", action="store_true", help="scenarios that need the whole lab")
     parser.add_argument("--list", action="store_true", help="list them; needs no lab")
     parser.add_argument("--name", help="which lab")
+    parser.add_argument("--again", action="store_true", help="also scenarios that were captured before")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write to")
     options = parser.parse_args()
     known = {scenario.name: scenario for scenario in SCENARIOS}
@@ -189,6 +205,8 @@ def main() -> int:
         parser.error(f"no such scenario: {', '.join(unknown)}")
     chosen = [known[name] for name in options.only or ()]
     chosen = chosen or [one for one in SCENARIOS if options.list or one.exclusive == options.exclusive]
+    if not (options.only or options.list or options.again):
+        chosen = [one for one in chosen if not (options.out / f"{one.name}.json.gz").exists()]
     if options.list:
         for one in chosen:
             where = f"{one.tenant or 'host':9} {'exclusive' if one.exclusive else ''}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lab.workloads.pods import IMAGE, cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
+from scripts.scenarios.admission_cases import ADMISSION, RUNNING
 from scripts.scenarios.cluster_changes import Cordoned, ReservationRuntimeClass, ScaledDown, SharingOff, Tainted
+from scripts.scenarios.kai_cases import KAI
 from scripts.scenarios.manifests import (
     claim,
     cpu,
@@ -22,6 +24,8 @@ from scripts.scenarios.manifests import (
     sized,
 )
 from scripts.scenarios.model import Scenario
+from scripts.scenarios.scheduling_cases import GROUPS, NODES
+from scripts.scenarios.tenant_cases import TENANTS
 
 HANDLER = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "s-handler"}, "handler": "nope"}
 GREEDY = ["sh", "-c", "a=aaaaaaaaaaaaaaaa; while :; do a=$a$a; done"]
@@ -29,11 +33,11 @@ INIT = [{"name": "wait", "image": IMAGE, "command": ["sh", "-c", "sleep infinity
 FAILING = {"exec": {"command": ["sh", "-c", "exit 1"]}, "periodSeconds": 1}
 
 SCENARIOS = (
-    Scenario("healthy-cpu", "", one(cpu), watch="Pod"),
-    Scenario("healthy-whole", "", one(lambda s: gpu_pod("p", queue=s.queue)), watch="Pod"),
-    Scenario("healthy-fraction", "", one(half), watch="Pod"),
-    Scenario("healthy-gpu-memory", "", one(lambda s: gpu_memory_pod("p", queue=s.queue)), watch="Pod"),
-    Scenario("healthy-default-scheduler", "", one(lambda s: plain()), watch="Pod"),
+    Scenario("healthy-cpu", "", one(cpu)),
+    Scenario("healthy-whole", "", one(lambda s: gpu_pod("p", queue=s.queue))),
+    Scenario("healthy-fraction", "", one(half)),
+    Scenario("healthy-gpu-memory", "", one(lambda s: gpu_memory_pod("p", queue=s.queue))),
+    Scenario("healthy-default-scheduler", "", one(lambda s: plain())),
     Scenario("queue-unknown", "queue.unknown", one(lambda s: cpu_pod("p", queue="no-such-queue"))),
     Scenario("queue-parent", "queue.not-leaf", one(lambda s: cpu_pod("p", queue=s.parent))),
     Scenario(
@@ -131,33 +135,15 @@ SCENARIOS = (
         ],
     ),
     Scenario("gang-too-few", "gang.too-few", lambda s: [gang(s, 3), notes(cpu(s), pod_group_name="g")]),
-    Scenario("group-missing", "group.missing", one(lambda s: notes(cpu(s), pod_group_name="nobody")), watch="Pod"),
-    Scenario(
-        "gates",
-        "spec.gates",
-        one(lambda s: cpu(s, spec={"schedulingGates": [{"name": "kailab.dev/hold"}]})),
-        watch="Pod",
-    ),
-    Scenario(
-        "scheduler-mistyped",
-        "spec.no-such-scheduler",
-        one(lambda s: cpu_pod("p", scheduler="kai-schedular")),
-        watch="Pod",
-    ),
-    Scenario(
-        "scheduler-of-nobody", "spec.no-such-scheduler", one(lambda s: cpu_pod("p", scheduler="volcano")), watch="Pod"
-    ),
-    Scenario(
-        "fraction-without-kai",
-        "spec.fraction-without-kai",
-        one(lambda s: notes(plain(), gpu_fraction="0.5")),
-        watch="Pod",
-    ),
+    Scenario("group-missing", "group.missing", one(lambda s: notes(cpu(s), pod_group_name="nobody"))),
+    Scenario("gates", "spec.gates", one(lambda s: cpu(s, spec={"schedulingGates": [{"name": "kailab.dev/hold"}]}))),
+    Scenario("scheduler-mistyped", "spec.no-such-scheduler", one(lambda s: cpu_pod("p", scheduler="kai-schedular"))),
+    Scenario("scheduler-of-nobody", "spec.no-such-scheduler", one(lambda s: cpu_pod("p", scheduler="volcano"))),
+    Scenario("fraction-without-kai", "spec.fraction-without-kai", one(lambda s: notes(plain(), gpu_fraction="0.5"))),
     Scenario(
         "share-key",
         "spec.share-key",
         one(lambda s: over(cpu(s), {"metadata": {"annotations": {"kai.scheduler/gpu-fraction": "0.5"}}})),
-        watch="Pod",
     ),
     Scenario(
         "fraction-and-whole",
@@ -227,7 +213,7 @@ SCENARIOS = (
     ),
     Scenario("command-missing", "container.no-command", one(lambda s: main(cpu(s), command=["/no/such/program"]))),
     Scenario("not-ready", "container.not-ready", one(lambda s: main(cpu(s), readinessProbe=FAILING))),
-    Scenario("init-waits", "container.init", one(lambda s: cpu(s, spec={"initContainers": INIT})), watch="Pod"),
+    Scenario("init-waits", "container.init", one(lambda s: cpu(s, spec={"initContainers": INIT}))),
     Scenario("runs-as-root", "container.root", one(lambda s: cpu(s, spec={"securityContext": {"runAsNonRoot": True}}))),
     Scenario(
         "secret-missing",
@@ -243,15 +229,19 @@ SCENARIOS = (
     Scenario(
         "claim-unbound", "volumes.claim-unbound", lambda s: [claim(storageClassName="no-such-class"), mounting(s)]
     ),
-    Scenario("pod-grouper-down", "kai.pod-grouper-down", one(cpu), changes=(ScaledDown("pod-grouper"),), watch="Pod"),
+    Scenario("pod-grouper-down", "kai.pod-grouper-down", one(cpu), changes=(ScaledDown("pod-grouper"),)),
+    Scenario("scheduler-down", "kai.scheduler-down", one(cpu), changes=(ScaledDown("kai-scheduler-default"),)),
+    Scenario("binder-down", "kai.binder-down", one(cpu), changes=(ScaledDown("binder"),)),
     Scenario(
-        "scheduler-down", "kai.scheduler-down", one(cpu), changes=(ScaledDown("kai-scheduler-default"),), watch="Pod"
+        "admission-down",
+        "kai.admission-down",
+        one(lambda s: job(cpu(s))),
+        changes=(ScaledDown("admission"),),
+        also=("admission.webhook-unreachable",),
     ),
-    Scenario("binder-down", "kai.binder-down", one(cpu), changes=(ScaledDown("binder"),), watch="BindRequest"),
-    Scenario("admission-down", "kai.admission-down", one(lambda s: job(cpu(s))), changes=(ScaledDown("admission"),)),
     Scenario("gpu-sharing-off", "admission.gpu-sharing-off", one(lambda s: job(half(s))), changes=(SharingOff(),)),
     Scenario("reservation-class", "shared.reservation-class", one(half), changes=(ReservationRuntimeClass(),)),
-    Scenario("tenant-healthy", "", one(half), tenant="host-kai", watch="Pod"),
+    Scenario("tenant-healthy", "", one(half), tenant="host-kai"),
     Scenario(
         "tenant-queue-unknown", "queue.unknown", one(lambda s: cpu_pod("p", queue="no-such-queue")), tenant="host-kai"
     ),
@@ -273,7 +263,7 @@ SCENARIOS = (
         one(lambda s: main(cpu(s), image="registry.kailab.dev/no-such-image:1")),
         tenant="host-kai",
     ),
-    Scenario("tenant-own-healthy", "", one(half), tenant="own-kai", watch="Pod"),
+    Scenario("tenant-own-healthy", "", one(half), tenant="own-kai"),
     Scenario(
         "tenant-own-queue",
         "tenant.queue-only-on-host",
@@ -287,4 +277,10 @@ SCENARIOS = (
         one(lambda s: main(plain(), resources={"requests": {"cpu": "10k"}})),
         tenant="default",
     ),
+    *ADMISSION,
+    *RUNNING,
+    *GROUPS,
+    *NODES,
+    *KAI,
+    *TENANTS,
 )

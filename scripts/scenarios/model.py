@@ -25,6 +25,12 @@ class Setting:
     """GPUs of each worker."""
     memory: int
     """MiB of one GPU."""
+    worker: str = "worker"
+    """Name of a node with GPUs."""
+    cpu: int = 0
+    """Millicores that a worker offers."""
+    ram: int = 0
+    """MiB of memory that a worker offers."""
 
 
 Docs = Callable[[Setting], list[Json]]
@@ -48,10 +54,27 @@ class Scenario:
     """Labels of the namespace."""
     all_gpus: bool = False
     """Needs all GPUs of the lab."""
-    watch: str = "Event"
-    """The kind whose changes trigger another look."""
+    also: tuple[str, ...] = ()
+    """Rules that must match after the first."""
+    subject: str = "p"
+    """The pod or workload that is explained."""
+    then: tuple[ClusterChange, ...] = ()
+    """What happens after the objects were created; undone afterwards."""
+    inside: Docs = lambda s: []
+    """Objects created in the tenant's cluster, whatever their scope."""
+    settle: float = 0.0
+    """Seconds between ``first`` and ``docs``, for what the API server notices late."""
+    seconds: float = 120.0
+    """Until the expected explanation must hold."""
+    alone: bool = False
+    """Disturbs other pods, although it changes nothing outside its namespace."""
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules that it captures."""
+        return frozenset({self.expects, *self.also}) - {""}
 
     @property
     def exclusive(self) -> bool:
         """Whether nothing else may run on the cluster meanwhile."""
-        return self.all_gpus or bool(self.changes)
+        return self.all_gpus or self.alone or bool(self.changes)

@@ -9,7 +9,12 @@ from lab.snapshot.kai_installation import BINDER
 from lab.text import one_line
 
 
-@rule("bind.given-up", UNBOUND, "pkg/binder/controllers/bindrequest_controller.go: backoffLimit")
+@rule(
+    "bind.given-up",
+    UNBOUND,
+    "pkg/binder/controllers/bindrequest_controller.go: backoffLimit",
+    read_only="not captured yet",
+)
 def given_up(ctx: PodContext) -> Finding | None:
     """The binder has given up: it retries a BindRequest up to its backoffLimit."""
     request = ctx.bind_request
@@ -24,7 +29,13 @@ def given_up(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("bind.in-progress", UNBOUND, "BindRequest, pkg/apis/scheduling/v1alpha2/bindrequest_types.go", general=True)
+@rule(
+    "bind.in-progress",
+    UNBOUND,
+    "BindRequest, pkg/apis/scheduling/v1alpha2/bindrequest_types.go",
+    general=True,
+    read_only="not captured yet",
+)
 def in_progress(ctx: PodContext) -> Finding | None:
     """The bind is in progress."""
     binder = ctx.kai.component(BINDER) if ctx.kai else None

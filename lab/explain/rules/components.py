@@ -70,7 +70,12 @@ def admission_down(ctx: PodContext) -> Finding | None:
     return Finding(found.what, found.next, (refusals[0], *found.evidence))
 
 
-@rule("kai.no-shard", UNBOUND, "the operator creates one scheduler per SchedulingShard (0.10 and later)")
+@rule(
+    "kai.no-shard",
+    UNBOUND,
+    "the operator creates one scheduler per SchedulingShard (0.10 and later)",
+    read_only="not captured yet",
+)
 def no_shard(ctx: PodContext) -> Finding | None:
     """No SchedulingShard exists."""
     if ctx.kai is None or not ctx.by_kai or not ctx.kai.line.has_shards or not ctx.snapshot.has("SchedulingShard"):
@@ -83,7 +88,12 @@ def no_shard(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("kai.crd-missing", UNBOUND, "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com")
+@rule(
+    "kai.crd-missing",
+    UNBOUND,
+    "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com",
+    read_only="not captured yet",
+)
 def crd_missing(ctx: PodContext) -> Finding | None:
     """A CRD that KAI needs is missing: without kueue's Topology, KAI 0.7's scheduler only logs list errors."""
     kai = ctx.kai
@@ -100,7 +110,12 @@ def crd_missing(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("kai.kubernetes-too-new", UNBOUND, "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038")
+@rule(
+    "kai.kubernetes-too-new",
+    UNBOUND,
+    "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038",
+    read_only="not captured yet",
+)
 def kubernetes_too_new(ctx: PodContext) -> Finding | None:
     """Kubernetes is too new for this KAI: lines before 0.9.4 wait for an API that 1.34 no longer serves."""
     kai = ctx.kai
@@ -118,7 +133,13 @@ def kubernetes_too_new(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("kai.silent", UNBOUND, "a healthy scheduler reports on every pod in each cycle, 1 s", general=True)
+@rule(
+    "kai.silent",
+    UNBOUND,
+    "a healthy scheduler reports on every pod in each cycle, 1 s",
+    general=True,
+    read_only="not captured yet",
+)
 def silent(ctx: PodContext) -> Finding | None:
     """KAI's scheduler reports nothing: no message for a minute, although it runs and the pod has its PodGroup."""
     scheduler = ctx.kai_component(SCHEDULER)
@@ -135,7 +156,12 @@ def silent(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("kai.kube-scheduler-down", UNBOUND, "Kubernetes: static pod kube-scheduler in kube-system")
+@rule(
+    "kai.kube-scheduler-down",
+    UNBOUND,
+    "Kubernetes: static pod kube-scheduler in kube-system",
+    read_only="not captured yet",
+)
 def kube_scheduler_down(ctx: PodContext) -> Finding | None:
     """The kube-scheduler is down."""
     if not ctx.schedules or ctx.pod.scheduler_name not in ("", "default-scheduler") or ctx.verdicts:

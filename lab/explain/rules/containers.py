@@ -74,7 +74,7 @@ def init_container(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.liveness", BOUND, "event Unhealthy: Liveness probe failed")
+@rule("container.liveness", BOUND, "event Unhealthy: Liveness probe failed", read_only="not captured yet")
 def liveness(ctx: PodContext) -> Finding | None:
     """The liveness probe restarts a container."""
     failures = _probe_failures(ctx, "Liveness")
@@ -87,7 +87,7 @@ def liveness(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.startup", BOUND, "event Unhealthy: Startup probe failed")
+@rule("container.startup", BOUND, "event Unhealthy: Startup probe failed", read_only="not captured yet")
 def startup(ctx: PodContext) -> Finding | None:
     """The startup probe fails; the readiness probe starts after it succeeds."""
     failures = _probe_failures(ctx, "Startup")
@@ -113,7 +113,7 @@ def not_ready(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.exited", BOUND, "status.containerStatuses: terminated")
+@rule("container.exited", BOUND, "status.containerStatuses: terminated", read_only="not captured yet")
 def exited(ctx: PodContext) -> Finding | None:
     """A container has ended while others run; a pod is Ready only while all of its containers run."""
     ended = [c for c in ctx.containers if not c.init and c.state == "terminated"]
@@ -126,7 +126,7 @@ def exited(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.waits", BOUND, "waiting.reason of the kubelet", general=True)
+@rule("container.waits", BOUND, "waiting.reason of the kubelet", general=True, read_only="not captured yet")
 def waits(ctx: PodContext) -> Finding | None:
     """A container cannot be started: CreateContainerConfigError, RunContainerError and others."""
     known = (*_STARTING, "CrashLoopBackOff")
@@ -140,7 +140,13 @@ def waits(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.starting", BOUND, "ContainerCreating: image, volumes, network", general=True)
+@rule(
+    "container.starting",
+    BOUND,
+    "ContainerCreating: image, volumes, network",
+    general=True,
+    read_only="not captured yet",
+)
 def starting(ctx: PodContext) -> Finding | None:
     """The containers are starting."""
     if any(c.state != "waiting" or c.reason not in _STARTING for c in ctx.containers):

@@ -16,11 +16,27 @@ from lab.text import one_line
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')
 """PodGrouperWarning that every bare pod may get (issue #499)."""
+_BENIGN = "Detected pod with no owner but with podgroup annotation"
+"""Line of the pod-grouper's log about every bare pod that names its PodGroup."""
+_ADVICE = (
+    (re.compile(r"cannot \w+ resource"), "grant it this permission, or remove that owner from the pod"),
+    (re.compile(r'no matches for kind "PodGroup"'), "install KAI's CRDs in this cluster: they are in its chart"),
+    (
+        re.compile(r"the object has been modified"),
+        "wait, it retries; if this stays, let only one KAI and no other controller write PodGroups",
+    ),
+)
+"""What a PodGrouperWarning says, and the next action; before 0.14.2 also for conflicts, which KAI retries."""
 _PATIENCE = timedelta(seconds=10)
 _SKIP = "kai.scheduler/skip-podgrouper"
 
 
-@rule("group.namespace-left-out", UNBOUND, "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector")
+@rule(
+    "group.namespace-left-out",
+    UNBOUND,
+    "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector",
+    read_only="not captured yet",
+)
 def namespace_left_out(ctx: PodContext) -> Finding | None:
     """KAI ignores the namespace: it is installed to watch only namespaces with a label."""
     kai, namespace = ctx.kai, ctx.snapshot.get("Namespace", ctx.pod.namespace)
@@ -38,7 +54,7 @@ def namespace_left_out(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("group.skipped", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)")
+@rule("group.skipped", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)", read_only="not captured yet")
 def skipped(ctx: PodContext) -> Finding | None:
     """An annotation makes the pod-grouper skip the pod."""
     if not ctx.by_kai or ctx.pod.annotations.get(_SKIP) != "true" or ctx.group is not None:
@@ -49,7 +65,9 @@ def skipped(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("group.warned", UNBOUND, "event PodGrouperWarning, pkg/podgrouper/pod_controller.go")
+@rule(
+    "group.warned", UNBOUND, "event PodGrouperWarning, pkg/podgrouper/pod_controller.go", read_only="not captured yet"
+)
 def warned(ctx: PodContext) -> Finding | None:
     """The pod-grouper cannot create the PodGroup: unreadable or several owners, or the API server refuses it."""
     if not ctx.by_kai or ctx.group is not None:
@@ -59,12 +77,15 @@ def warned(ctx: PodContext) -> Finding | None:
         return None
     return Finding(
         f"KAI's pod-grouper cannot create a PodGroup for {ctx.title}: {one_line(warnings[0].message)}",
-        "fix the cause in the message; the pod-grouper retries by itself",
+        next(
+            (advice for pattern, advice in _ADVICE if pattern.search(warnings[0].message)),
+            "fix the cause in the message; the pod-grouper retries by itself",
+        ),
         (of_event(warnings[0]).line,),
     )
 
 
-@rule("group.none", UNBOUND, "pkg/podgrouper: annotation pod-group-name within a second")
+@rule("group.none", UNBOUND, "pkg/podgrouper: annotation pod-group-name within a second", read_only="not captured yet")
 def none_yet(ctx: PodContext) -> Finding | None:
     """The pod has no PodGroup yet: the pod-grouper runs and has not created it."""
     grouper = ctx.kai_component(GROUPER)
@@ -72,7 +93,9 @@ def none_yet(ctx: PodContext) -> Finding | None:
         return None
     if ctx.pod.annotations.get(_SKIP) == "true":
         return None
-    logs = [line for line in ctx.snapshot.logs.get(grouper.deployment, ()) if ctx.pod.name in line]
+    logs = [
+        line for line in ctx.snapshot.logs.get(grouper.deployment, ()) if ctx.pod.name in line and _BENIGN not in line
+    ]
     return Finding(
         f"{ctx.title} has no PodGroup after {ctx.age.total_seconds():.0f} s, so the scheduler ignores it",
         ctx.kubectl("logs", "-n", grouper.namespace, f"deployment/{grouper.deployment}", "--tail=50"),
@@ -92,7 +115,12 @@ def missing(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("group.node-pool", UNBOUND, "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go")
+@rule(
+    "group.node-pool",
+    UNBOUND,
+    "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go",
+    read_only="not captured yet",
+)
 def node_pool(ctx: PodContext) -> Finding | None:
     """The PodGroup is for another scheduling shard."""
     if not ctx.by_kai or ctx.kai is None or ctx.group is None or not ctx.kai.pool_key:
@@ -108,7 +136,12 @@ def node_pool(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("group.gives-up", UNBOUND, "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1")
+@rule(
+    "group.gives-up",
+    UNBOUND,
+    "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1",
+    read_only="not captured yet",
+)
 def gives_up(ctx: PodContext) -> Finding | None:
     """KAI does not retry: with schedulingBackoff 1, one failed attempt on a node pool is the last."""
     if not ctx.by_kai or ctx.group is None or not ctx.group.refusals:
@@ -126,7 +159,12 @@ def gives_up(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("group.queue-differs", UNBOUND, "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later")
+@rule(
+    "group.queue-differs",
+    UNBOUND,
+    "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later",
+    read_only="not captured yet",
+)
 def queue_differs(ctx: PodContext) -> Finding | None:
     """The PodGroup is in another queue than the label names: a later change of the label has no effect."""
     if not ctx.by_kai or ctx.group is None or ctx.kai is None:
@@ -159,7 +197,7 @@ def too_few(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("gang.gated", UNBOUND, "default_status_updater.go: N are gated")
+@rule("gang.gated", UNBOUND, "default_status_updater.go: N are gated", read_only="not captured yet")
 def gated(ctx: PodContext) -> Finding | None:
     """Pods of the gang are gated: gated pods do not count for minMember."""
     if ctx.group is None or not ctx.by_kai:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lab.explain.node_filter import NodeFit, decisive, fits
 from lab.explain.pod_context import PodContext
@@ -125,6 +126,16 @@ _KINDS = {
     ),
 }
 
+_READ_ONLY: Mapping[str, str] = {
+    "pool": "not captured yet",
+    "not-ready": "not captured yet",
+    "cpu-taken": "not captured yet",
+    "memory-taken": "not captured yet",
+    "resource-taken": "not captured yet",
+    "gpu-memory-label": "not captured yet",
+}
+"""Kind of obstacle → ``read_only`` of its rule."""
+
 
 def _certainty(ctx: PodContext) -> Certainty | None:
     """Return CERTAIN if the scheduler reports on nodes; None if it reports something else or has chosen a node."""
@@ -171,7 +182,7 @@ def gpu_holders(info: NodeInfo) -> list[str]:
     return lines
 
 
-@rule("nodes.no-gpus", UNBOUND, "Kubernetes device plugins: allocatable nvidia.com/gpu")
+@rule("nodes.no-gpus", UNBOUND, "Kubernetes device plugins: allocatable nvidia.com/gpu", read_only="not captured yet")
 def no_gpus(ctx: PodContext) -> Finding | None:
     """The cluster has no GPUs: the device plugin is missing or not registered."""
     wanted = ctx.requests
@@ -192,10 +203,17 @@ def no_gpus(ctx: PodContext) -> Finding | None:
 
 
 for _kind, (_id, _title, _what, _next) in _KINDS.items():
-    RULES.add(PodRule(_id, _title, _finder(_kind, _what, _next), _SOURCE, stages=UNBOUND))
+    RULES.add(
+        PodRule(_id, _title, _finder(_kind, _what, _next), _SOURCE, read_only=_READ_ONLY.get(_kind, ""), stages=UNBOUND)
+    )
 
 
-@rule("nodes.gpus-unhealthy", UNBOUND, "kubelet: capacity above allocatable; XID errors by the device plugin")
+@rule(
+    "nodes.gpus-unhealthy",
+    UNBOUND,
+    "kubelet: capacity above allocatable; XID errors by the device plugin",
+    read_only="not captured yet",
+)
 def gpus_unhealthy(ctx: PodContext) -> Finding | None:
     """Some GPUs are unhealthy: they still count as capacity."""
     unhealthy = [info for info in ctx.node_infos if info.capacity_gpus > info.node.gpus]
@@ -211,7 +229,7 @@ def gpus_unhealthy(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("nodes.no-fit", UNBOUND, _SOURCE, general=True)
+@rule("nodes.no-fit", UNBOUND, _SOURCE, general=True, read_only="not captured yet")
 def no_fit(ctx: PodContext) -> Finding | None:
     """Every node has several obstacles: no single change helps."""
     certainty = _certainty(ctx)

@@ -79,7 +79,7 @@ def reservation_class(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("shared.reservation-image", UNBOUND, _SOURCE)
+@rule("shared.reservation-image", UNBOUND, _SOURCE, read_only="not captured yet")
 def reservation_image(ctx: PodContext) -> Finding | None:
     """The reservation pod's image cannot be pulled. It is resourcereservation of KAI's registry."""
     if not (found := _matches(ctx, _IMAGE)):
@@ -92,7 +92,10 @@ def reservation_image(ctx: PodContext) -> Finding | None:
 
 
 @rule(
-    "shared.reservation-nvml", UNBOUND, "pkg/resourcereservation/discovery/discovery.go; issues #261, #349, #522, #65"
+    "shared.reservation-nvml",
+    UNBOUND,
+    "pkg/resourcereservation/discovery/discovery.go; issues #261, #349, #522, #65",
+    read_only="not captured yet",
 )
 def reservation_nvml(ctx: PodContext) -> Finding | None:
     """The reservation pod finds no GPU. It expects exactly one device from NVML, under NVIDIA's runtime."""
@@ -110,6 +113,7 @@ def reservation_nvml(ctx: PodContext) -> Finding | None:
     "shared.reservation-no-gpu",
     WAITING,
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; observed after a node's restart",
+    read_only="not captured yet",
 )
 def reservation_no_gpu(ctx: PodContext) -> Finding | None:
     """The node gave the reservation pod no GPU: it remains as Failed, and KAI and the kubelet disagree on GPUs."""
@@ -125,7 +129,7 @@ def reservation_no_gpu(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("shared.reservation-refused", UNBOUND, _SOURCE)
+@rule("shared.reservation-refused", UNBOUND, _SOURCE, read_only="not captured yet")
 def reservation_refused(ctx: PodContext) -> Finding | None:
     """The reservation pod may not be created: a quota, Pod Security or a webhook forbids it."""
     found = _matches(ctx, _REFUSED)
@@ -141,7 +145,7 @@ def reservation_refused(ctx: PodContext) -> Finding | None:
 _CAUSES = (reservation_class, reservation_image, reservation_nvml, reservation_no_gpu, reservation_refused)
 
 
-@rule("shared.reservation-stuck", UNBOUND, f"{_SOURCE}: waits 40 s, then deletes it")
+@rule("shared.reservation-stuck", UNBOUND, f"{_SOURCE}: waits 40 s, then deletes it", read_only="not captured yet")
 def reservation_stuck(ctx: PodContext) -> Finding | None:
     """The reservation pod does not report which GPU it holds: none of the rules above gives a cause."""
     if not _stuck(ctx) or any(cause(ctx) is not None for cause in _CAUSES):
@@ -158,7 +162,7 @@ def reservation_stuck(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("shared.reservation-missing", STARTED, f"{_SOURCE}, deleteNonReservedPods")
+@rule("shared.reservation-missing", STARTED, f"{_SOURCE}, deleteNonReservedPods", read_only="not captured yet")
 def reservation_missing(ctx: PodContext) -> Finding | None:
     """A shared GPU has no reservation pod; the binder deletes such pods in its next check of the node."""
     if not ctx.by_kai or not ctx.pod.gpu_groups or not ctx.snapshot.has("Pod"):
@@ -175,7 +179,10 @@ def reservation_missing(ctx: PodContext) -> Finding | None:
 
 
 @rule(
-    "shared.configmaps", BOUND, "pkg/binder/common/gpu_access.go: the reference is not optional; a short wait is normal"
+    "shared.configmaps",
+    BOUND,
+    "pkg/binder/common/gpu_access.go: the reference is not optional; a short wait is normal",
+    read_only="not captured yet",
 )
 def configmaps(ctx: PodContext) -> Finding | None:
     """KAI's ConfigMaps for the GPU are missing: the container waits for them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lab.explain.component_messages import pod_line
 from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.explain.rule import ALIVE, BOUND, UNBOUND, WAITING, rule
 from lab.findings import Certainty, Finding
@@ -28,28 +27,11 @@ def _unsynced(ctx: PodContext) -> SyncedCounterpart | None:
     return counterpart if counterpart and counterpart.side == "host" and counterpart.obj is None else None
 
 
-@rule("tenant.syncer-down", UNBOUND, "vCluster: pod app=vcluster,release=NAME holds API server and syncer")
-def syncer_down(ctx: PodContext) -> Finding | None:
-    """The vCluster's control plane is down: no syncer copies the pod to the host."""
-    host = _unsynced(ctx)
-    if host is None:
-        return None
-    labels = {"app": "vcluster", "release": host.tenant}
-    pods = [pod for pod in host.snapshot.pods if labels.items() <= pod.labels.items()]
-    if any(pod.ready for pod in pods) or not host.snapshot.has("Pod"):
-        return None
-    return Finding(
-        f"the control plane of vCluster {host.tenant} does not run, so {ctx.title} is not copied to the host",
-        "find out why on the host: kubectl get pods -A -l app=vcluster",
-        tuple(map(pod_line, pods)) or ("no pod with app=vcluster of that release on the host",),
-    )
-
-
-@rule("tenant.not-synced", UNBOUND, _SYNCER)
+@rule("tenant.not-synced", UNBOUND, _SYNCER, read_only="not captured yet")
 def not_synced(ctx: PodContext) -> Finding | None:
     """The host does not have the pod, and nothing refused it."""
     host = _unsynced(ctx)
-    if host is None or ctx.schedules or ctx.refusals or ctx.age < _PATIENCE or syncer_down(ctx) is not None:
+    if host is None or ctx.schedules or ctx.refusals or ctx.age < _PATIENCE:
         return None
     return Finding(
         f"the host has no pod for {ctx.title} after {ctx.age.total_seconds():.0f} s, and no event explains it",
@@ -75,7 +57,12 @@ def _wrong_side(ctx: PodContext, what: str, where: str) -> Finding:
     )
 
 
-@rule("tenant.queue-only-inside", UNBOUND, "host-kai: the host's KAI schedules, so the host's queues count")
+@rule(
+    "tenant.queue-only-inside",
+    UNBOUND,
+    "host-kai: the host's KAI schedules, so the host's queues count",
+    read_only="not captured yet",
+)
 def queue_only_inside(ctx: PodContext) -> Finding | None:
     """The queue exists in the tenant, not on the host: the host's KAI schedules the pod."""
     tenant = _queue_elsewhere(ctx)
@@ -93,7 +80,12 @@ def queue_only_on_host(ctx: PodContext) -> Finding | None:
     return _wrong_side(ctx, f"on the host only, and tenant {host.tenant} has its own KAI", "in the tenant")
 
 
-@rule("tenant.node-not-synced", UNBOUND, f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant")
+@rule(
+    "tenant.node-not-synced",
+    UNBOUND,
+    f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant",
+    read_only="not captured yet",
+)
 def node_not_synced(ctx: PodContext) -> Finding | None:
     """The tenant does not have the node to which the host bound the pod."""
     host = _host_pod(ctx)
@@ -112,6 +104,7 @@ def node_not_synced(ctx: PodContext) -> Finding | None:
     "tenant.class-blanked",
     UNBOUND,
     "vCluster 0.36.1, pods/translate/translator.go: blanked without sync.fromHost.priorityClasses",
+    read_only="not captured yet",
 )
 def class_blanked(ctx: PodContext) -> Finding | None:
     """The priority class did not reach the host; KAI then chooses the class by the pod's kind."""
@@ -133,6 +126,7 @@ def class_blanked(ctx: PodContext) -> Finding | None:
     "tenant.two-kais",
     WAITING,
     "measured: the host's webhook mutates the synced pod again; pod-group-name comes back from the host",
+    read_only="not captured yet",
 )
 def two_kais(ctx: PodContext) -> Finding | None:
     """The host's KAI interferes with a tenant that has its own: fractions never start, or its binder deletes them."""
@@ -156,6 +150,7 @@ def two_kais(ctx: PodContext) -> Finding | None:
     "tenant.not-opted-in",
     UNBOUND,
     "measured: beside tenants with their own KAI, the lab lets the host's KAI watch labelled namespaces only",
+    read_only="not captured yet",
 )
 def not_opted_in(ctx: PodContext) -> Finding | None:
     """The host's KAI ignores the namespace: its webhooks change no pod there, its pod-grouper creates no PodGroup."""
@@ -188,7 +183,7 @@ def _selectors(ctx: PodContext) -> tuple[str, ...]:
     return tuple(found)
 
 
-@rule("tenant.host-deleting", ALIVE, f"{_SYNCER}: physical pod is being deleted")
+@rule("tenant.host-deleting", ALIVE, f"{_SYNCER}: physical pod is being deleted", read_only="not captured yet")
 def host_deleting(ctx: PodContext) -> Finding | None:
     """The host is deleting the pod; the tenant's pod follows."""
     host, pod = ctx.counterpart, _host_pod(ctx)
@@ -203,7 +198,13 @@ def host_deleting(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("tenant.status-behind", BOUND, "vCluster copies the status from the host", general=True)
+@rule(
+    "tenant.status-behind",
+    BOUND,
+    "vCluster copies the status from the host",
+    general=True,
+    read_only="not captured yet",
+)
 def status_behind(ctx: PodContext) -> Finding | None:
     """The pod is Ready on the host, and not yet in the tenant."""
     pod = _host_pod(ctx)

@@ -164,6 +164,25 @@ def test_warning_of_the_pod_grouper() -> None:
     assert "multiple owners" in explanation.findings[0].what
 
 
+@pytest.mark.parametrize(
+    ("says", "action"),
+    [
+        (
+            'podgroups is forbidden: User "u" cannot create resource "podgroups" in API group "g"',
+            "grant it this permission",
+        ),
+        ('no matches for kind "PodGroup" in version "scheduling.run.ai/v2alpha2"', "install KAI's CRDs"),
+        ('Operation cannot be fulfilled on podgroups "pg-p": the object has been modified; please', "wait, it retries"),
+        ("found ReplicaSet with multiple owners", "fix the cause in the message"),
+    ],
+)
+def test_the_next_action_fits_the_warning(says: str, action: str) -> None:
+    scene = Scene()
+    made = pod(group=None, ago=2)
+    scene.add(made).event(made, "PodGrouperWarning", says, by="pod-grouper")
+    assert scene.explain().findings[0].next.startswith(action)
+
+
 def test_the_usual_noise_of_the_pod_grouper_is_no_warning() -> None:
     scene = Scene()
     made = pod(group=None, ago=2)

@@ -83,12 +83,6 @@ def test_class_that_is_not_lent() -> None:
     assert "sync.fromHost.runtimeClasses" in explanation.findings[0].next
 
 
-def test_control_plane_down() -> None:
-    tenant, _ = inside()
-    explanation = explain_in_tenant(Scene().add(control_plane(ready=False)), tenant)
-    assert ids(explanation) == ["tenant.syncer-down"]
-
-
 def test_pod_that_the_syncer_forgot() -> None:
     tenant, _ = inside(ago=60)
     assert ids(explain_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.not-synced"]

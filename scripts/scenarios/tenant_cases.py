@@ -1,0 +1,95 @@
+"""Scenarios in tenants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.objects.synced import SyncedObject
+from lab.workloads.pods import cpu_pod
+from scripts.scenarios.manifests import cpu, main, one, over, queue, sized
+from scripts.scenarios.model import Scenario
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+Json = dict[str, Any]
+
+
+def _class(kind: str, api: str, **more: Any) -> Json:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": f"s-{kind.lower()}"}, **more}
+
+
+def _queue_crd() -> Json:
+    """KAI's CRD of queues, without a schema."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v2", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "queues", "singular": "queue", "kind": "Queue", "listKind": "QueueList"}
+    spec = {"group": "scheduling.run.ai", "scope": "Cluster", "names": names, "versions": [version]}
+    meta = {"name": "queues.scheduling.run.ai"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+
+
+@dataclass(frozen=True)
+class HostPodDeleted:
+    """The host's pod for the tenant's pod p of a namespace is deleted."""
+
+    space: str
+
+    def do(self, cluster: Cluster) -> None:
+        for pod in cluster.list("Pod"):
+            synced = SyncedObject.of(pod)
+            if (synced.namespace, synced.name) == (self.space, "p"):
+                cluster.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+    def undo(self, cluster: Cluster) -> None:
+        """Do nothing."""
+
+
+TENANTS = (
+    Scenario(
+        "tenant-queue-inside",
+        "tenant.queue-only-inside",
+        one(lambda s: cpu_pod("p", queue="s-inside")),
+        tenant="host-kai",
+        inside=lambda s: [_queue_crd(), over(queue("s-inside", s), {"spec": {"parentQueue": ""}})],
+    ),
+    Scenario(
+        "tenant-class-blanked",
+        "nodes.cpu",
+        one(lambda s: over(sized(s, cpu="10k"), {"spec": {"priorityClassName": "s-priorityclass"}})),
+        also=("tenant.class-blanked",),
+        tenant="host-kai",
+        inside=lambda s: [_class("PriorityClass", "scheduling.k8s.io/v1", value=10)],
+    ),
+    Scenario(
+        "tenant-class-not-synced",
+        "tenant.class-not-synced",
+        one(lambda s: cpu(s, spec={"runtimeClassName": "s-runtimeclass"})),
+        tenant="host-kai",
+        inside=lambda s: [_class("RuntimeClass", "node.k8s.io/v1", handler="runc")],
+    ),
+    Scenario(
+        "tenant-overhead",
+        "tenant.sync-error",
+        one(lambda s: cpu(s, spec={"runtimeClassName": "s-runtimeclass"})),
+        first=lambda s: [_class("RuntimeClass", "node.k8s.io/v1", handler="runc")],
+        tenant="host-kai",
+        inside=lambda s: [
+            _class("RuntimeClass", "node.k8s.io/v1", handler="runc", overhead={"podFixed": {"cpu": "10m"}})
+        ],
+    ),
+    Scenario(
+        "tenant-host-deleting",
+        "tenant.host-deleting",
+        one(
+            lambda s: main(
+                cpu(s, spec={"terminationGracePeriodSeconds": 60}),
+                command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"],
+            )
+        ),
+        tenant="host-kai",
+        then=(HostPodDeleted("s-tenant-host-deleting"),),
+    ),
+)
+"""Tenants whose pods the host's KAI schedules."""
