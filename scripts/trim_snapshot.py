@@ -12,7 +12,7 @@ from lab.objects.fields import Obj
 from lab.objects.redact import REDACTED
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
-_DROPPED = frozenset({"Service", "ServiceAccount", "Endpoints", "PersistentVolume", "Topology"})
+_DROPPED = frozenset({"Service", "ServiceAccount", "Endpoints", "PersistentVolume"})
 _NAMES_ONLY = frozenset(
     {
         "Lease",

@@ -16,9 +16,10 @@ NO_GPUS = "no-gpus"
 """Never a reason: a CPU node without GPUs is normal."""
 CONTROL_PLANE = "control-plane"
 """Only a reason if no other nodes exist."""
-BY_NATURE = ("selector", "pool", "gpus", "devices", "gpu-memory-label", "gpu-memory", "cpu", "memory", "resource")
+BY_NATURE = ("selector", "gpus", "devices", "gpu-memory-label", "gpu-memory", "cpu", "memory", "resource")
 """Obstacles from what a node is, in the order of output."""
 BY_STATE = (
+    "pool",
     "taint",
     "cordoned",
     "not-ready",

@@ -97,12 +97,6 @@ ADMISSION = (
         one(lambda s: job(notes(half(s), gpu_fraction_container_name="nobody"))),
     ),
     Scenario(
-        "dotted-name",
-        "admission.dotted-name",
-        one(lambda s: over(job(half(s)), {"metadata": {"name": "p.q"}})),
-        subject="p.q",
-    ),
-    Scenario(
         "request-above-limit",
         "admission.invalid",
         lambda s: [
@@ -203,16 +197,6 @@ RUNNING = (
     ),
     Scenario("registry-unknown-tag", "image.not-found", one(lambda s: main(cpu(s), image="127.0.0.1:10248/probe:9"))),
     Scenario(
-        "image-platform",
-        "image.platform",
-        lambda s: [
-            over(data("scripts"), {"data": {"run": "echo no interpreter line"}}),
-            main(
-                mounted(cpu(s), "/scripts", configMap={"name": "scripts", "defaultMode": 493}), command=["/scripts/run"]
-            ),
-        ],
-    ),
-    Scenario(
         "sandbox-sysctl",
         "sandbox.failed",
         one(
@@ -251,14 +235,10 @@ RUNNING = (
     Scenario(
         "post-start",
         "container.starting",
-        one(lambda s: main(cpu(s), lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "sleep 300"]}}})),
+        one(lambda s: main(cpu(s), lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "sleep 60"]}}})),
     ),
     Scenario(
         "registry-certificate", "image.registry-unreachable", one(lambda s: main(cpu(s), image="10.96.0.1:443/x:1"))
     ),
-    Scenario(
-        "image-private", "image.unauthorized", one(lambda s: main(cpu(s), image="docker.io/kailab-private/no-such:1"))
-    ),
-    Scenario("registry-no-https", "image.pull-failed", one(lambda s: main(cpu(s), image="127.0.0.1:10250/x:1"))),
 )
 """Pods on a node that do not run."""

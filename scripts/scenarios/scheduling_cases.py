@@ -75,8 +75,8 @@ def _whole(s: Setting, name: str) -> Json:
     return gpu_pod(name, gpus=s.gpus, queue=s.queue)
 
 
-def _overhead() -> Json:
-    more = {"handler": "runc", "overhead": {"podFixed": {"cpu": "10k"}}}
+def _overhead(s: Setting) -> Json:
+    more = {"handler": "runc", "overhead": {"podFixed": {"cpu": f"{s.cpu - 100}m"}}}
     return {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "s-overhead"}, **more}
 
 
@@ -179,7 +179,7 @@ GROUPS = (
         lambda s: [
             gang(s, 2),
             notes(cpu(s), pod_group_name="g"),
-            notes(never(main(cpu(s, "q"), command=["sh", "-c", "sleep 10"])), pod_group_name="g"),
+            notes(never(main(cpu(s, "q"), command=["sh", "-c", "sleep 10; exit 1"])), pod_group_name="g"),
         ],
     ),
     Scenario(
@@ -272,9 +272,10 @@ NODES = (
     Scenario("claim-of-no-class", "nodes.claims", _claimed),
     Scenario(
         "overhead",
-        "nodes.overhead",
+        "nodes.cpu-taken",
         one(lambda s: cpu(s, spec={"runtimeClassName": "s-overhead"})),
-        first=one(lambda s: _overhead()),
+        first=one(_overhead),
+        also=("nodes.overhead",),
     ),
     Scenario(
         "volume-elsewhere",

@@ -37,10 +37,13 @@ class HostPodDeleted:
     space: str
 
     def do(self, cluster: Cluster) -> None:
-        for pod in cluster.list("Pod"):
-            synced = SyncedObject.of(pod)
-            if (synced.namespace, synced.name) == (self.space, "p"):
-                cluster.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+        def running() -> list[Json]:
+            synced = [(SyncedObject.of(pod), pod) for pod in cluster.list("Pod")]
+            found = [pod for of, pod in synced if (of.namespace, of.name) == (self.space, "p")]
+            return [pod for pod in found if (pod.get("status") or {}).get("phase") == "Running"]
+
+        for pod in cluster.poll(running, timeout=60, interval=1.0):
+            cluster.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
 
     def undo(self, cluster: Cluster) -> None:
         """Do nothing."""
@@ -59,6 +62,7 @@ TENANTS = (
         "nodes.cpu",
         one(lambda s: over(sized(s, cpu="10k"), {"spec": {"priorityClassName": "s-priorityclass"}})),
         also=("tenant.class-blanked",),
+        settle=5,
         tenant="host-kai",
         inside=lambda s: [_class("PriorityClass", "scheduling.k8s.io/v1", value=10)],
     ),
@@ -68,16 +72,6 @@ TENANTS = (
         one(lambda s: cpu(s, spec={"runtimeClassName": "s-runtimeclass"})),
         tenant="host-kai",
         inside=lambda s: [_class("RuntimeClass", "node.k8s.io/v1", handler="runc")],
-    ),
-    Scenario(
-        "tenant-overhead",
-        "tenant.sync-error",
-        one(lambda s: cpu(s, spec={"runtimeClassName": "s-runtimeclass"})),
-        first=lambda s: [_class("RuntimeClass", "node.k8s.io/v1", handler="runc")],
-        tenant="host-kai",
-        inside=lambda s: [
-            _class("RuntimeClass", "node.k8s.io/v1", handler="runc", overhead={"podFixed": {"cpu": "10m"}})
-        ],
     ),
     Scenario(
         "tenant-host-deleting",

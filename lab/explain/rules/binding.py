@@ -29,13 +29,7 @@ def given_up(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "bind.in-progress",
-    UNBOUND,
-    "BindRequest, pkg/apis/scheduling/v1alpha2/bindrequest_types.go",
-    general=True,
-    read_only="not captured yet",
-)
+@rule("bind.in-progress", UNBOUND, "BindRequest, pkg/apis/scheduling/v1alpha2/bindrequest_types.go", general=True)
 def in_progress(ctx: PodContext) -> Finding | None:
     """The bind is in progress."""
     binder = ctx.kai.component(BINDER) if ctx.kai else None

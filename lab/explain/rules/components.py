@@ -114,7 +114,7 @@ def crd_missing(ctx: PodContext) -> Finding | None:
     "kai.kubernetes-too-new",
     UNBOUND,
     "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038",
-    read_only="not captured yet",
+    read_only="needs KAI before 0.9.4 on Kubernetes 1.34",
 )
 def kubernetes_too_new(ctx: PodContext) -> Finding | None:
     """Kubernetes is too new for this KAI: lines before 0.9.4 wait for an API that 1.34 no longer serves."""

@@ -48,6 +48,8 @@ def crash_loop(ctx: PodContext) -> Finding | None:
     crashed = next((c for c in ctx.containers if c.reason == "CrashLoopBackOff"), None)
     if crashed is None or crashed.last_reason in ("OOMKilled", "StartError", "ContainerCannotRun"):
         return None  # other rules explain it
+    if _probe_failures(ctx, "Liveness"):
+        return None  # container.liveness: the kubelet ends it, the container itself does not
     meaning = _EXITS.get(crashed.last_exit or 0, "")
     return Finding(
         f"container {crashed.name} of {ctx.title} ends repeatedly"
@@ -74,7 +76,7 @@ def init_container(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.liveness", BOUND, "event Unhealthy: Liveness probe failed", read_only="not captured yet")
+@rule("container.liveness", BOUND, "event Unhealthy: Liveness probe failed")
 def liveness(ctx: PodContext) -> Finding | None:
     """The liveness probe restarts a container."""
     failures = _probe_failures(ctx, "Liveness")
@@ -87,7 +89,7 @@ def liveness(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.startup", BOUND, "event Unhealthy: Startup probe failed", read_only="not captured yet")
+@rule("container.startup", BOUND, "event Unhealthy: Startup probe failed")
 def startup(ctx: PodContext) -> Finding | None:
     """The startup probe fails; the readiness probe starts after it succeeds."""
     failures = _probe_failures(ctx, "Startup")
@@ -113,7 +115,7 @@ def not_ready(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.exited", BOUND, "status.containerStatuses: terminated", read_only="not captured yet")
+@rule("container.exited", BOUND, "status.containerStatuses: terminated")
 def exited(ctx: PodContext) -> Finding | None:
     """A container has ended while others run; a pod is Ready only while all of its containers run."""
     ended = [c for c in ctx.containers if not c.init and c.state == "terminated"]
@@ -126,7 +128,7 @@ def exited(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("container.waits", BOUND, "waiting.reason of the kubelet", general=True, read_only="not captured yet")
+@rule("container.waits", BOUND, "waiting.reason of the kubelet", general=True)
 def waits(ctx: PodContext) -> Finding | None:
     """A container cannot be started: CreateContainerConfigError, RunContainerError and others."""
     known = (*_STARTING, "CrashLoopBackOff")
@@ -140,13 +142,7 @@ def waits(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "container.starting",
-    BOUND,
-    "ContainerCreating: image, volumes, network",
-    general=True,
-    read_only="not captured yet",
-)
+@rule("container.starting", BOUND, "ContainerCreating: image, volumes, network", general=True)
 def starting(ctx: PodContext) -> Finding | None:
     """The containers are starting."""
     if any(c.state != "waiting" or c.reason not in _STARTING for c in ctx.containers):

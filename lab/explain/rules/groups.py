@@ -54,7 +54,7 @@ def namespace_left_out(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("group.skipped", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)", read_only="not captured yet")
+@rule("group.skipped", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)")
 def skipped(ctx: PodContext) -> Finding | None:
     """An annotation makes the pod-grouper skip the pod."""
     if not ctx.by_kai or ctx.pod.annotations.get(_SKIP) != "true" or ctx.group is not None:
@@ -65,9 +65,7 @@ def skipped(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "group.warned", UNBOUND, "event PodGrouperWarning, pkg/podgrouper/pod_controller.go", read_only="not captured yet"
-)
+@rule("group.warned", UNBOUND, "event PodGrouperWarning, pkg/podgrouper/pod_controller.go")
 def warned(ctx: PodContext) -> Finding | None:
     """The pod-grouper cannot create the PodGroup: unreadable or several owners, or the API server refuses it."""
     if not ctx.by_kai or ctx.group is not None:
@@ -115,12 +113,7 @@ def missing(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "group.node-pool",
-    UNBOUND,
-    "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go",
-    read_only="not captured yet",
-)
+@rule("group.node-pool", UNBOUND, "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go")
 def node_pool(ctx: PodContext) -> Finding | None:
     """The PodGroup is for another scheduling shard."""
     if not ctx.by_kai or ctx.kai is None or ctx.group is None or not ctx.kai.pool_key:
@@ -136,12 +129,7 @@ def node_pool(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "group.gives-up",
-    UNBOUND,
-    "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1",
-    read_only="not captured yet",
-)
+@rule("group.gives-up", UNBOUND, "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1")
 def gives_up(ctx: PodContext) -> Finding | None:
     """KAI does not retry: with schedulingBackoff 1, one failed attempt on a node pool is the last."""
     if not ctx.by_kai or ctx.group is None or not ctx.group.refusals:
@@ -159,12 +147,7 @@ def gives_up(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "group.queue-differs",
-    UNBOUND,
-    "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later",
-    read_only="not captured yet",
-)
+@rule("group.queue-differs", UNBOUND, "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later")
 def queue_differs(ctx: PodContext) -> Finding | None:
     """The PodGroup is in another queue than the label names: a later change of the label has no effect."""
     if not ctx.by_kai or ctx.group is None or ctx.kai is None:
@@ -178,6 +161,32 @@ def queue_differs(ctx: PodContext) -> Finding | None:
         f"recreate the workload, or edit PodGroup {ctx.group.name}",
         (f"label {key}={wanted}", f"PodGroup {ctx.group.name}: spec.queue {ctx.group.queue}"),
         Certainty.LIKELY,
+    )
+
+
+@rule(
+    "gang.topology-level",
+    UNBOUND,
+    "pkg/scheduler/plugins/topology/job_filtering.go; KAI 0.16.8 reports only: Unable to schedule pod",
+)
+def topology_level(ctx: PodContext) -> Finding | None:
+    """The Topology has no such level: the PodGroup requires or prefers one that its Topology does not list."""
+    if not ctx.by_kai or ctx.group is None:
+        return None
+    obj = ctx.snapshot.get("PodGroup", ctx.group.name, ctx.group.namespace) or {}
+    wanted = parts(obj)[1].get("topologyConstraint") or {}
+    topology = ctx.snapshot.get("Topology", wanted.get("topology") or "")
+    if topology is None:
+        return None
+    levels = [level.get("nodeLabel", "") for level in parts(topology)[1].get("levels") or []]
+    named = (wanted.get("requiredTopologyLevel"), wanted.get("preferredTopologyLevel"))
+    unknown = [level for level in named if level and level not in levels]
+    if not unknown:
+        return None
+    return Finding(
+        f"{ctx.title} asks for the topology level {unknown[0]}, which Topology {wanted['topology']} does not have",
+        f"name one of its levels: {', '.join(levels)}",
+        tuple(message.line for message in ctx.verdicts[:1]),
     )
 
 
@@ -197,7 +206,7 @@ def too_few(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("gang.gated", UNBOUND, "default_status_updater.go: N are gated", read_only="not captured yet")
+@rule("gang.gated", UNBOUND, "default_status_updater.go: N are gated")
 def gated(ctx: PodContext) -> Finding | None:
     """Pods of the gang are gated: gated pods do not count for minMember."""
     if ctx.group is None or not ctx.by_kai:

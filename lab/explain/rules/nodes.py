@@ -126,14 +126,7 @@ _KINDS = {
     ),
 }
 
-_READ_ONLY: Mapping[str, str] = {
-    "pool": "not captured yet",
-    "not-ready": "not captured yet",
-    "cpu-taken": "not captured yet",
-    "memory-taken": "not captured yet",
-    "resource-taken": "not captured yet",
-    "gpu-memory-label": "not captured yet",
-}
+_READ_ONLY: Mapping[str, str] = {"pool": "not captured yet", "not-ready": "not captured yet"}
 """Kind of obstacle → ``read_only`` of its rule."""
 
 
@@ -229,7 +222,7 @@ def gpus_unhealthy(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("nodes.no-fit", UNBOUND, _SOURCE, general=True, read_only="not captured yet")
+@rule("nodes.no-fit", UNBOUND, _SOURCE, general=True)
 def no_fit(ctx: PodContext) -> Finding | None:
     """Every node has several obstacles: no single change helps."""
     certainty = _certainty(ctx)

@@ -18,7 +18,6 @@ from lab.objects.fields import parts
     "pod.gpu-not-given",
     FAILED,
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; measured: a vCluster never subtracts the host's GPUs",
-    read_only="not captured yet",
 )
 def gpu_not_given(ctx: PodContext) -> Finding | None:
     """The kubelet had no GPU for the pod: two schedulers assigned the same GPU, or it became unhealthy meanwhile."""
@@ -33,7 +32,7 @@ def gpu_not_given(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("pod.exited", FAILED, "status.containerStatuses: terminated", read_only="not captured yet")
+@rule("pod.exited", FAILED, "status.containerStatuses: terminated")
 def exited(ctx: PodContext) -> Finding | None:
     """Its containers ended with an error: restartPolicy is Never or OnFailure."""
     failed = [c for c in ctx.containers if c.exit_code]
@@ -44,7 +43,7 @@ def exited(ctx: PodContext) -> Finding | None:
     return Finding(f"{ctx.title} has ended with an error", ctx.kubectl_logs(failed[0].name), tuple(evidence))
 
 
-@rule("pod.deleting", (PodStage.DELETING,), "metadata.deletionTimestamp and finalizers", read_only="not captured yet")
+@rule("pod.deleting", (PodStage.DELETING,), "metadata.deletionTimestamp and finalizers")
 def deleting(ctx: PodContext) -> Finding | None:
     """The pod is being deleted."""
     meta = parts(ctx.pod_obj)[0]
@@ -66,7 +65,7 @@ def deleting(ctx: PodContext) -> Finding | None:
     return Finding(f"{ctx.title} is being deleted", action, tuple(evidence))
 
 
-@rule("node.gone", BOUND, "pod-gc removes such pods after a while", read_only="not captured yet")
+@rule("node.gone", BOUND, "pod-gc removes such pods after a while")
 def node_gone(ctx: PodContext) -> Finding | None:
     """The node no longer exists."""
     if not ctx.snapshot.has("Node") or ctx.node is not None:
@@ -93,7 +92,7 @@ def node_not_ready(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("pod.readiness-gate", BOUND, "Kubernetes, spec.readinessGates", read_only="not captured yet")
+@rule("pod.readiness-gate", BOUND, "Kubernetes, spec.readinessGates")
 def readiness_gate(ctx: PodContext) -> Finding | None:
     """A readiness gate is not fulfilled: another component has to set its condition to True."""
     gates = [gate.get("conditionType", "") for gate in ctx.spec.get("readinessGates") or []]

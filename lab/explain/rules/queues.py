@@ -76,12 +76,7 @@ def unknown(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "queue.no-default",
-    UNBOUND,
-    "default_grouper.go; the chart creates default-queue from 0.10 on",
-    read_only="not captured yet",
-)
+@rule("queue.no-default", UNBOUND, "default_grouper.go; the chart creates default-queue from 0.10 on")
 def no_default(ctx: PodContext) -> Finding | None:
 <<<<<<< HEAD
     """No default-queue exists, and the pod names it or names no queue."""
@@ -129,7 +124,12 @@ def not_leaf(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("queue.levels", UNBOUND, "KAI up to 0.12 requires exactly two levels (#612, #621)", read_only="not captured yet")
+@rule(
+    "queue.levels",
+    UNBOUND,
+    "KAI up to 0.12 requires exactly two levels (#612, #621)",
+    read_only="needs KAI 0.12 or older",
+)
 def levels(ctx: PodContext) -> Finding | None:
     """The queue tree does not have two levels."""
     wanted = ctx.kai.line.queue_levels if ctx.kai else 0

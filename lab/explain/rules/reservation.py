@@ -113,7 +113,7 @@ def reservation_nvml(ctx: PodContext) -> Finding | None:
     "shared.reservation-no-gpu",
     WAITING,
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; observed after a node's restart",
-    read_only="not captured yet",
+    read_only="needs a node that restarts with reservation pods",
 )
 def reservation_no_gpu(ctx: PodContext) -> Finding | None:
     """The node gave the reservation pod no GPU: it remains as Failed, and KAI and the kubelet disagree on GPUs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.explain.rule import ALIVE, BOUND, UNBOUND, WAITING, rule
 from lab.findings import Certainty, Finding
@@ -27,7 +28,7 @@ def _unsynced(ctx: PodContext) -> SyncedCounterpart | None:
     return counterpart if counterpart and counterpart.side == "host" and counterpart.obj is None else None
 
 
-@rule("tenant.not-synced", UNBOUND, _SYNCER, read_only="not captured yet")
+@rule("tenant.not-synced", UNBOUND, _SYNCER, read_only="needs a syncer that hangs without an event")
 def not_synced(ctx: PodContext) -> Finding | None:
     """The host does not have the pod, and nothing refused it."""
     host = _unsynced(ctx)
@@ -57,12 +58,7 @@ def _wrong_side(ctx: PodContext, what: str, where: str) -> Finding:
     )
 
 
-@rule(
-    "tenant.queue-only-inside",
-    UNBOUND,
-    "host-kai: the host's KAI schedules, so the host's queues count",
-    read_only="not captured yet",
-)
+@rule("tenant.queue-only-inside", UNBOUND, "host-kai: the host's KAI schedules, so the host's queues count")
 def queue_only_inside(ctx: PodContext) -> Finding | None:
     """The queue exists in the tenant, not on the host: the host's KAI schedules the pod."""
     tenant = _queue_elsewhere(ctx)
@@ -84,7 +80,7 @@ def queue_only_on_host(ctx: PodContext) -> Finding | None:
     "tenant.node-not-synced",
     UNBOUND,
     f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant",
-    read_only="not captured yet",
+    read_only="needs a tenant with dedicated nodes whose pods leave them",
 )
 def node_not_synced(ctx: PodContext) -> Finding | None:
     """The tenant does not have the node to which the host bound the pod."""
@@ -126,7 +122,7 @@ def class_blanked(ctx: PodContext) -> Finding | None:
     "tenant.two-kais",
     WAITING,
     "measured: the host's webhook mutates the synced pod again; pod-group-name comes back from the host",
-    read_only="not captured yet",
+    read_only="needs an own-kai tenant without the lab's measures",
 )
 def two_kais(ctx: PodContext) -> Finding | None:
     """The host's KAI interferes with a tenant that has its own: fractions never start, or its binder deletes them."""
@@ -150,7 +146,7 @@ def two_kais(ctx: PodContext) -> Finding | None:
     "tenant.not-opted-in",
     UNBOUND,
     "measured: beside tenants with their own KAI, the lab lets the host's KAI watch labelled namespaces only",
-    read_only="not captured yet",
+    read_only="needs an own-kai tenant",
 )
 def not_opted_in(ctx: PodContext) -> Finding | None:
     """The host's KAI ignores the namespace: its webhooks change no pod there, its pod-grouper creates no PodGroup."""
@@ -183,7 +179,7 @@ def _selectors(ctx: PodContext) -> tuple[str, ...]:
     return tuple(found)
 
 
-@rule("tenant.host-deleting", ALIVE, f"{_SYNCER}: physical pod is being deleted", read_only="not captured yet")
+@rule("tenant.host-deleting", (*ALIVE, PodStage.DELETING), f"{_SYNCER}: physical pod is being deleted")
 def host_deleting(ctx: PodContext) -> Finding | None:
     """The host is deleting the pod; the tenant's pod follows."""
     host, pod = ctx.counterpart, _host_pod(ctx)
@@ -203,7 +199,7 @@ def host_deleting(ctx: PodContext) -> Finding | None:
     BOUND,
     "vCluster copies the status from the host",
     general=True,
-    read_only="not captured yet",
+    read_only="lasts less than a second",
 )
 def status_behind(ctx: PodContext) -> Finding | None:
     """The pod is Ready on the host, and not yet in the tenant."""

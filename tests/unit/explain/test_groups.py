@@ -246,3 +246,16 @@ def test_gang_with_gated_pods() -> None:
     scene.add(group("g", minMember=2), pod("p", group="g"), pod("q", group="g", spec=gates))
     assert ids(scene.explain()) == ["gang.gated"]
     assert ids(scene.explain("q")) == ["spec.gates"]
+
+
+@pytest.mark.parametrize("side", ["requiredTopologyLevel", "preferredTopologyLevel"])
+def test_level_that_the_topology_lacks(side: str) -> None:
+    scene = Scene()
+    constraint = {"topology": "racks", side: "shelf"}
+    scene.add({"kind": "Topology", "metadata": meta("racks"), "spec": {"levels": [{"nodeLabel": "rack"}]}})
+    scene.add(group("g", topologyConstraint=constraint), pod("p", group="g"))
+    explanation = scene.explain()
+    assert ids(explanation) == ["gang.topology-level"]
+    assert explanation.findings[0].next == "name one of its levels: rack"
+    constraint[side] = "rack"
+    assert "gang.topology-level" not in ids(scene.explain())

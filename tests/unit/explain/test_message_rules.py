@@ -18,7 +18,7 @@ MESSAGES: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "data" / "
 def found(rule: PodRule) -> list[str]:
     """The rules that find something where a component reports the rule's text."""
     scene, text = Scene(), MESSAGES[rule.id]
-    (stream,) = patterns()[rule.id].streams
+    stream = min(patterns()[rule.id].streams)
     reason, _, message = text.partition("|")
     if rule.theme == "tenant":
         scene.event(scene.pending(), "SyncError", text, by="vcluster")
