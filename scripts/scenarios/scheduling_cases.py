@@ -210,7 +210,7 @@ GROUPS = (
     ),
     Scenario(
         "default-queue-named",
-        "queue.unknown",
+        "queue.no-default",
         one(lambda s: cpu_pod("p", queue="default-queue")),
         changes=(Absent("Queue", "default-queue"),),
     ),

@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lab.objects.synced import SyncedObject
 from lab.workloads.pods import cpu_pod
-from scripts.scenarios.manifests import cpu, main, one, over, queue, sized
+from scripts.scenarios.manifests import cpu, main, one, over, queue
 from scripts.scenarios.model import Scenario
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
 
 Json = dict[str, Any]
-
-
-def _class(kind: str, api: str, **more: Any) -> Json:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": f"s-{kind.lower()}"}, **more}
 
 
 def _queue_crd() -> Json:
@@ -56,22 +52,6 @@ TENANTS = (
         one(lambda s: cpu_pod("p", queue="s-inside")),
         tenant="host-kai",
         inside=lambda s: [_queue_crd(), over(queue("s-inside", s), {"spec": {"parentQueue": ""}})],
-    ),
-    Scenario(
-        "tenant-class-blanked",
-        "nodes.cpu",
-        one(lambda s: over(sized(s, cpu="10k"), {"spec": {"priorityClassName": "s-priorityclass"}})),
-        also=("tenant.class-blanked",),
-        settle=5,
-        tenant="host-kai",
-        inside=lambda s: [_class("PriorityClass", "scheduling.k8s.io/v1", value=10)],
-    ),
-    Scenario(
-        "tenant-class-not-synced",
-        "tenant.class-not-synced",
-        one(lambda s: cpu(s, spec={"runtimeClassName": "s-runtimeclass"})),
-        tenant="host-kai",
-        inside=lambda s: [_class("RuntimeClass", "node.k8s.io/v1", handler="runc")],
     ),
     Scenario(
         "tenant-host-deleting",

@@ -25,13 +25,6 @@ def _waits(ctx: PodContext) -> bool:
     return ctx.by_kai and ctx.bind_request is None and ctx.snapshot.has("Queue")
 
 
-def _takes_default(ctx: PodContext) -> bool:
-    """Whether the pod is in default-queue because neither it nor its workload names a queue."""
-    key = ctx.kai.queue_key if ctx.kai else ""
-    labels = [ctx.pod.labels, ctx.workload.labels if ctx.workload else {}]
-    return ctx.queue_name == _DEFAULT and not any(one.get(key) or one.get("project") for one in labels)
-
-
 def describe(queue: QueueView) -> str:
     """Return a queue with its use, quota and limit, without resources that are neither used nor bounded."""
     words = []
@@ -63,7 +56,7 @@ def _parents(ctx: PodContext) -> tuple[str, ...]:
 def unknown(ctx: PodContext) -> Finding | None:
     """The queue does not exist. The label is the Queue's name, and its case matters."""
     name = ctx.queue_name
-    if not _waits(ctx) or ctx.queue is not None or _takes_default(ctx):
+    if not _waits(ctx) or ctx.queue is not None or name == _DEFAULT:
         return None
     if ctx.counterpart is not None and ctx.counterpart.snapshot.get("Queue", name) is not None:
         return None  # tenant.queue-… names the side on which it exists
@@ -78,13 +71,8 @@ def unknown(ctx: PodContext) -> Finding | None:
 
 @rule("queue.no-default", UNBOUND, "default_grouper.go; the chart creates default-queue from 0.10 on")
 def no_default(ctx: PodContext) -> Finding | None:
-<<<<<<< HEAD
     """No default-queue exists, and the pod names it or names no queue."""
     if not _waits(ctx) or ctx.queue is not None or ctx.queue_name != _DEFAULT:
-=======
-    """The pod names no queue, and no default-queue exists."""
-    if not _waits(ctx) or ctx.queue is not None or not _takes_default(ctx):
->>>>>>> d0c4df9 (explain: a rule is captured from a real cluster, or declared read-only)
         return None
     names = f"names queue {_DEFAULT}, which" if _DEFAULT in ctx.queue_labels else f"names no queue, and {_DEFAULT}"
     return Finding(f"{ctx.title} {names} does not exist", f"label it with one of: {_leaves(ctx)}", (_queues(ctx),))

@@ -100,7 +100,7 @@ def node_not_synced(ctx: PodContext) -> Finding | None:
     "tenant.class-blanked",
     UNBOUND,
     "vCluster 0.36.1, pods/translate/translator.go: blanked without sync.fromHost.priorityClasses",
-    read_only="not captured yet",
+    read_only="needs a tenant without sync.fromHost.priorityClasses",
 )
 def class_blanked(ctx: PodContext) -> Finding | None:
     """The priority class did not reach the host; KAI then chooses the class by the pod's kind."""

@@ -51,14 +51,6 @@ def test_no_queue_named_and_no_default_queue() -> None:
     assert "queue.no-default" not in ids(scene.explain())
 
 
-def test_default_queue_that_is_named_and_does_not_exist() -> None:
-    scene = Scene()
-    scene.pending(queue="default-queue")
-    explanation = scene.explain()
-    assert ids(explanation) == ["queue.unknown"]
-    assert explanation.findings[0].what.startswith("queue default-queue does not exist")
-
-
 def test_the_queue_of_the_workload_counts_before_the_group_exists() -> None:
     scene = Scene()
     job = {"kind": "Job", "metadata": meta("j", SPACE, labels={"kai.scheduler/queue": "nowhere"}), "spec": {}}
