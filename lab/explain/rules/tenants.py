@@ -28,7 +28,7 @@ def _unsynced(ctx: PodContext) -> SyncedCounterpart | None:
     return counterpart if counterpart and counterpart.side == "host" and counterpart.obj is None else None
 
 
-@rule("tenant.not-synced", UNBOUND, _SYNCER, read_only="needs a syncer that hangs without an event")
+@rule("tenant.not-synced", UNBOUND, _SYNCER, read_only="needs a syncer that stops without an event")
 def not_synced(ctx: PodContext) -> Finding | None:
     """The host does not have the pod, and nothing refused it."""
     host = _unsynced(ctx)

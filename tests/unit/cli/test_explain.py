@@ -225,7 +225,7 @@ def test_rules_are_listed_without_a_cluster() -> None:
     assert done.exit_code == 0
     assert "queue.unknown" in done.output
     rows = json.loads(CliRunner().invoke(app, ["--rules", "--json"]).stdout)["rules"]
-    assert {"id", "title", "stages", "source", "general"} == set(rows[0])
+    assert {"id", "title", "stages", "source", "general", "read_only"} == set(rows[0])
 
 
 def drawn(width: int, render: Any, data: Any) -> list[str]:
