@@ -126,6 +126,10 @@ class NotPermitted(LabError, code=16, title="not permitted"):
     """The user lacks permissions in an existing cluster, or has not confirmed to use one that looks like production."""
 
 
+class DoesNotRun(LabError, code=17, title="does not run"):
+    """KAI would not run a workload of the manifests on this cluster as it is now."""
+
+
 class Interrupted(LabError, code=130, title="interrupted"):
     """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
 

@@ -10,6 +10,7 @@ app = lazy_group(
         "lint": "Report what will go wrong with manifests on this KAI version.",
         "gpus": "Show nodes, GPUs, reservation pods, pods, tenants and queues: free, shared, whole, over-committed.",
         "explain": "Explain why a pod or a workload does not run, the root cause first.",
+        "can-run": "Say whether KAI would run workloads now, after which evictions, or what must change.",
         "verify": "Check GPU shares, reservation pods, queues, gangs and tenants by watches.",
         "watch": "Watch a live KAI from inside its cluster: invariants as Prometheus metrics, canary pods, alerts.",
         "doctor": "Check this machine and the GPUs of the running lab, with a fix for each problem.",

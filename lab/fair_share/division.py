@@ -92,7 +92,9 @@ def divide(total: float, claims: Iterable[Claim], k_value: float = 1.0) -> dict[
         k_value: how strongly past use lowers a weight (plugin argument kValue, 1 by default).
     """
     accounts = [_Account(claim, total) for claim in claims]
-    rest = total - sum(account.deserved for account in accounts)
+    rest = total
+    for account in accounts:
+        rest -= account.deserved
     if rest > 0:
         _over_quota(rest, accounts, max(0.0, k_value))
     return {one.claim.name: Share(one.fair, one.deserved, round(one.over_quota, 9), one.remainder) for one in accounts}

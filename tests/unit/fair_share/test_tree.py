@@ -1,14 +1,20 @@
-"""Fair shares of queue trees: hierarchy and units."""
+"""Fair shares of queue trees: hierarchy and units, and trees whose shares KAI's own function computed."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from lab.fair_share import QueueClaim, fair_shares
 from lab.objects.kai import QueueShare
 from tests.support.random_queues import random_tree, shares_of
+
+RECORDED = json.loads((Path(__file__).parents[2] / "data" / "fair_share.json").read_text())
+"""Trees of ``random_tree`` with the shares that setFairShareForQueues of KAI 0.16.8 returned."""
 
 
 def queue(name: str, parent: str, quota: float, request: float, resource: str = "gpu") -> QueueClaim:
@@ -28,6 +34,14 @@ def test_a_queue_without_its_parent_has_no_share() -> None:
 def test_memory_is_in_mb_and_rounded_to_bytes() -> None:
     tree = [queue(name, "", 0, 9, "memory") for name in "abc"]
     assert fair_shares(tree, {"memory": 1})["a"]["memory"].fair == pytest.approx(0.333334)
+
+
+@pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: f"{len(case['tree']['queues'])} queues")
+def test_shares_equal_those_of_kai(case: dict[str, Any]) -> None:
+    found = shares_of(case["tree"])
+    assert found.keys() == case["shares"].keys()
+    for name, shares in case["shares"].items():
+        assert found[name] == pytest.approx(shares, rel=1e-9, abs=1e-9)
 
 
 def test_a_child_never_gets_more_than_its_parent_except_by_quota() -> None:

@@ -1,0 +1,68 @@
+"""Whether KAI would run manifests on a cluster as it is now, for ``lab can-run``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from lab.errors import SpecError
+from lab.kube import Cluster
+from lab.lint.document import read
+from lab.prediction import Answer, answers, read_world, workloads
+from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
+
+KINDS = (
+    "Pod",
+    "Node",
+    "Namespace",
+    "Deployment",
+    "PriorityClass",
+    "PodGroup",
+    "BindRequest",
+    "Queue",
+    "SchedulingShard",
+)
+"""The kinds that the answer needs."""
+
+
+@dataclass(frozen=True)
+class CanRun:
+    """The answers for all workloads of some files."""
+
+    at: datetime
+    """Time at which the cluster was read (UTC)."""
+    runs: bool
+    """Whether all of them run."""
+    answers: tuple[Answer, ...]
+
+
+def can_run(cluster: Cluster, files: Iterable[Path], namespace: str = "default", timeout: float = 30.0) -> CanRun:
+    """Return whether KAI would run the workloads of manifests; applies nothing.
+
+    Args:
+        cluster: any cluster with KAI.
+        files: YAML files.
+        namespace: of manifests that name none.
+        timeout: seconds for reading the cluster.
+
+    Raises:
+        SpecError: a file is not readable, or no manifest has pods that KAI schedules.
+        ApiFailed: the cluster does not answer.
+    """
+    return judge(take(cluster, kinds=KINDS, timeout=timeout), files, namespace)
+
+
+def judge(snapshot: ClusterSnapshot, files: Iterable[Path], namespace: str = "default") -> CanRun:
+    """Return the answers for a cluster that was read before. Raises SpecError as ``can_run``."""
+    documents = [document for file in files for document in read(file)]
+    world = read_world(snapshot)
+    found = workloads(documents, world, namespace)
+    if not found:
+        raise SpecError(
+            f"no manifest has pods that KAI schedules: none sets schedulerName: {world.scheduler}",
+            fix=f"set spec.schedulerName: {world.scheduler} in the pods, or name another file",
+        )
+    results = answers(world, found)
+    return CanRun(snapshot.at, all(answer.runs for answer in results), results)
