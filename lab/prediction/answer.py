@@ -21,7 +21,7 @@ MODELLED = ("0.16",)
 
 
 @dataclass(frozen=True)
-class Eviction:
+class EvictedPod:
     """A pod that would be evicted."""
 
     pod: str
@@ -46,7 +46,7 @@ class Answer:
     pods: int
     placed: Mapping[str, int]
     """Node → number of its pods."""
-    evictions: tuple[Eviction, ...] = ()
+    evictions: tuple[EvictedPod, ...] = ()
     reasons: tuple[str, ...] = ()
     """Why it does not run, or why not all of its pods do."""
     changes: tuple[str, ...] = ()
@@ -79,7 +79,9 @@ def _answer(world: World, before: tuple[Job, ...], workload: Workload) -> Answer
             placed[node] = placed.get(node, 0) + 1
     moved = [move for outcome in done for move in outcome.moved]
     evictions = tuple(
-        Eviction(move.task.id, session.jobs[move.task.job].title, session.jobs[move.task.job].queue, move.node, move.to)
+        EvictedPod(
+            move.task.id, session.jobs[move.task.job].title, session.jobs[move.task.job].queue, move.node, move.to
+        )
         for move in moved
     )
     runs = all(outcome.action for outcome in done)

@@ -91,7 +91,7 @@ class Bound:
         )
 
 
-class QueueTree:
+class QueueStates:
     """The tree of queues."""
 
     def __init__(self, claims: Iterable[QueueClaim], total: Mapping[str, float], k_value: float = 1.0) -> None:

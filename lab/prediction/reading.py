@@ -13,7 +13,7 @@ from lab.objects.fields import Obj, labels_of, parts, whole
 from lab.objects.kai import QueueShare, queue_path
 from lab.objects.views import NodeView
 from lab.prediction.model import NON_PREEMPTIBLE, Job, Place, Status, Task, Worker
-from lab.prediction.queues import QueueTree
+from lab.prediction.queues import QueueStates
 from lab.prediction.session import SchedulingSession
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.gpu_allocation import GpuAllocation, counted_memory
@@ -93,7 +93,7 @@ class World:
             replace(claim, request=request[claim.name], shares={**claim.shares, **(changes or {}).get(claim.name, {})})
             for claim in self.claims
         ]
-        return SchedulingSession(self.machines, (*self.jobs, *added), QueueTree(claims, self.total), self.places)
+        return SchedulingSession(self.machines, (*self.jobs, *added), QueueStates(claims, self.total), self.places)
 
 
 def _mismatch(spec: Obj, node: NodeView) -> str:

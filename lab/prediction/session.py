@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from lab.prediction.model import Job, Place, Status, Task, Worker
 from lab.prediction.node_use import NodeUse, Occupant
-from lab.prediction.queues import ZERO, QueueTree, Vector, add
+from lab.prediction.queues import ZERO, QueueStates, Vector, add
 
 WAITING = Place(Status.PENDING)
 
@@ -18,7 +18,7 @@ class SchedulingSession:
     """The state of a cycle."""
 
     def __init__(
-        self, machines: Iterable[Worker], jobs: Iterable[Job], queues: QueueTree, places: Mapping[str, Place]
+        self, machines: Iterable[Worker], jobs: Iterable[Job], queues: QueueStates, places: Mapping[str, Place]
     ) -> None:
         self.uses = {machine.name: NodeUse(machine) for machine in sorted(machines, key=lambda one: one.name)}
         self.jobs = {job.id: job for job in jobs}

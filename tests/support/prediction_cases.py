@@ -10,7 +10,7 @@ from lab.objects.kai import QueueShare, queue_path
 from lab.objects.pod_requests import PodRequests
 from lab.prediction.actions import ACTIONS, Cycle
 from lab.prediction.model import NON_PREEMPTIBLE, Job, Place, Status, Task, Worker
-from lab.prediction.queues import QueueTree
+from lab.prediction.queues import QueueStates
 from lab.prediction.session import SchedulingSession
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def session_of(case: Mapping[str, Any]) -> SchedulingSession:
         )
         for number, queue in enumerate(case["queues"])
     ]
-    return SchedulingSession(machines, jobs, QueueTree(claims, total), places)
+    return SchedulingSession(machines, jobs, QueueStates(claims, total), places)
 
 
 def decisions(case: Mapping[str, Any]) -> Json:
