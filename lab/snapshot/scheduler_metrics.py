@@ -34,13 +34,19 @@ def scheduler_records(cluster: Cluster, pods: Iterable[Obj]) -> tuple[tuple[str,
             continue
         name = meta["name"]
         try:
-            text = Proxy(cluster, "Pod", KAI_SCHEDULER, name, _PORT).raw("GET", "/metrics").decode(errors="replace")
-            metrics += [line for line in text.splitlines() if _WANTED.match(line)]
+            proxy = Proxy(cluster, "Pod", KAI_SCHEDULER, name, _PORT)
+            # A scheduler deletes the samples of all queues when it begins a division: the fuller of two reads counts.
+            first, second = (_wanted(proxy.raw("GET", "/metrics")) for _ in range(2))
+            metrics += first if len(first) > len(second) else second
             log = redact_text(cluster.logs(name, KAI_SCHEDULER, tail=_LOG_LINES))
             lines += [line for line in log.splitlines() if _EVICTIONS.search(line)]
         except ApiFailed:
             continue
     return tuple(metrics), tuple(lines)
+
+
+def _wanted(raw: bytes) -> list[str]:
+    return [line for line in raw.decode(errors="replace").splitlines() if _WANTED.match(line)]
 
 
 def samples(metrics: Iterable[str], name: str) -> Iterator[tuple[Mapping[str, str], float]]:

@@ -28,14 +28,14 @@ def test_only_schedulers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(f"{proxy.name}:{proxy.port}{path}")
         if "broken" in proxy.name:
             raise ApiFailed("no")
-        return TEXT.encode()
+        return b"" if len(asked) == 1 else TEXT.encode()
 
     monkeypatch.setattr(scheduler_metrics.Proxy, "raw", raw)
     log = "Evicted task: <team/p>\nother\nReclaimed resources for job <team/x>, evicting reclaimee tasks: <p>."
     cluster: Any = SimpleNamespace(logs=lambda *_, **__: log)
     pods = [kai_pod("kai-scheduler-default"), kai_pod("binder"), kai_pod("scheduler-broken"), kai_pod("scheduler", "x")]
     metrics, lines = scheduler_records(cluster, pods)
-    assert asked == ["kai-scheduler-default-1:8080/metrics", "scheduler-broken-1:8080/metrics"]
+    assert asked == [*2 * ["kai-scheduler-default-1:8080/metrics"], "scheduler-broken-1:8080/metrics"]
     assert len(metrics) == 1
     assert len(lines) == 2
     ((labels, value),) = samples(metrics, "kai_queue_fair_share_gpu")
