@@ -66,6 +66,8 @@ class Capture:
             self.cluster.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.space, "labels": labels}}
             )
+            what = f"ServiceAccount of {self.space}"
+            self.cluster.wait("ServiceAccount", bool, namespace=self.space, timeout=SECONDS, what=what)
             if self.tenant:
                 inside = self.scenario.inside(self.setting)
                 for doc in inside:

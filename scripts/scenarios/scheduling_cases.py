@@ -188,7 +188,7 @@ GROUPS = (
         lambda s: [_firm(_whole(s, "urgent"), "build")],
         all_gpus=True,
         first=lambda s: [
-            _firm(_whole(s, "p"), "train", 120),
+            _firm(_whole(s, "p"), "train", 40),
             *(_firm(_whole(s, f"holder-{n}"), "inference") for n in range(s.workers - 1)),
         ],
     ),
@@ -198,7 +198,7 @@ GROUPS = (
         lambda s: [_firm(_whole(s, "p"), "build")],
         all_gpus=True,
         first=lambda s: [
-            _firm(_whole(s, "victim"), "train", 120),
+            _firm(_whole(s, "victim"), "train", 40),
             *(_firm(_whole(s, f"holder-{n}"), "inference") for n in range(s.workers - 1)),
         ],
     ),
