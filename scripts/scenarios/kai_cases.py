@@ -60,7 +60,7 @@ KAI = (
                 control_plane=True,
             ),
         ),
-        seconds=180,
+        seconds=120,
     ),
     Scenario(
         "grouper-forbidden",
@@ -142,8 +142,7 @@ KAI = (
         ),
         alone=True,
         settle=3,
-        also=("bind.given-up",),
-        seconds=180,
+        seconds=120,
     ),
     Scenario(
         "reservation-forbidden",

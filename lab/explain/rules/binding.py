@@ -6,27 +6,6 @@ from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.snapshot.kai_installation import BINDER
-from lab.text import one_line
-
-
-@rule(
-    "bind.given-up",
-    UNBOUND,
-    "pkg/binder/controllers/bindrequest_controller.go: backoffLimit",
-    read_only="not captured yet",
-)
-def given_up(ctx: PodContext) -> Finding | None:
-    """The binder has given up: it retries a BindRequest up to its backoffLimit."""
-    request = ctx.bind_request
-    if request is None or request.phase != "Failed" or request.backoff_limit is None:
-        return None
-    if request.failed_attempts < request.backoff_limit:
-        return None
-    return Finding(
-        f"the binder tried {request.failed_attempts + 1} times to bind {ctx.title} to {request.node} and gave up",
-        "fix the cause; the scheduler then creates a new BindRequest",
-        (f"BindRequest {request.name}: {one_line(request.reason)}",),
-    )
 
 
 @rule("bind.in-progress", UNBOUND, "BindRequest, pkg/apis/scheduling/v1alpha2/bindrequest_types.go", general=True)

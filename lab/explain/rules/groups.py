@@ -31,12 +31,7 @@ _PATIENCE = timedelta(seconds=10)
 _SKIP = "kai.scheduler/skip-podgrouper"
 
 
-@rule(
-    "group.namespace-left-out",
-    UNBOUND,
-    "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector",
-    read_only="not captured yet",
-)
+@rule("group.namespace-left-out", UNBOUND, "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector")
 def namespace_left_out(ctx: PodContext) -> Finding | None:
     """KAI ignores the namespace: it is installed to watch only namespaces with a label."""
     kai, namespace = ctx.kai, ctx.snapshot.get("Namespace", ctx.pod.namespace)

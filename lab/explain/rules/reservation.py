@@ -129,7 +129,7 @@ def reservation_no_gpu(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("shared.reservation-refused", UNBOUND, _SOURCE, read_only="not captured yet")
+@rule("shared.reservation-refused", UNBOUND, _SOURCE)
 def reservation_refused(ctx: PodContext) -> Finding | None:
     """The reservation pod may not be created: a quota, Pod Security or a webhook forbids it."""
     found = _matches(ctx, _REFUSED)
@@ -179,10 +179,7 @@ def reservation_missing(ctx: PodContext) -> Finding | None:
 
 
 @rule(
-    "shared.configmaps",
-    BOUND,
-    "pkg/binder/common/gpu_access.go: the reference is not optional; a short wait is normal",
-    read_only="not captured yet",
+    "shared.configmaps", BOUND, "pkg/binder/common/gpu_access.go: the reference is not optional; a short wait is normal"
 )
 def configmaps(ctx: PodContext) -> Finding | None:
     """KAI's ConfigMaps for the GPU are missing: the container waits for them."""

@@ -22,11 +22,6 @@ def test_bind_under_way() -> None:
     assert explanation.findings[0].evidence == (f"BindRequest p: Pending, Regular, GPU group {GROUP}",)
 
 
-def test_binder_that_gave_up() -> None:
-    scene = binding("no", backoffLimit=1)
-    assert ids(scene.explain()) == ["bind.given-up"]
-
-
 @pytest.mark.parametrize(
     ("rule", "waiting", "message"),
     [
