@@ -65,11 +65,11 @@ class PodTemplate:
     partial: bool = False
     """The workload's controller adds to it: a missing schedulerName may still become KAI's."""
 
-    @property
+    @functools.cached_property
     def labels(self) -> Mapping[str, str]:
         return {**self.inherited, **texts(self.meta.get("labels"))}
 
-    @property
+    @functools.cached_property
     def annotations(self) -> Mapping[str, str]:
         return texts(self.meta.get("annotations"))
 

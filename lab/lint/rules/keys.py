@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from lab.findings import Finding
-from lab.kai import VersionLine, facts, release
+from lab.kai import VersionLine, facts, line_of, release
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, finding, rule
 from lab.lint.workloads import mapping
@@ -20,9 +20,10 @@ _FORMER = {"runai/queue": "up to 0.5"}
 """Keys of KAI before 0.6: cmd/podgrouper/app/options.go."""
 
 
-def _known(line: VersionLine) -> frozenset[str]:
+@functools.cache
+def _known(version: str) -> frozenset[str]:
     """Return all labels and annotations of a version."""
-    return frozenset(facts.keys(line.version)) | {value for value in asdict(line.keys).values() if value}
+    return frozenset(facts.keys(version)) | (set(vars(line_of(version).keys).values()) - {""})
 
 
 def _keys(manifest: Manifest, kinds: tuple[str, ...] = ("labels", "annotations")) -> Iterator[tuple[Loc, str, str]]:
@@ -44,7 +45,7 @@ def fraction_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     for at, key, _ in _keys(manifest):
         bare = _letters(key.rpartition("/")[2].lower()).removesuffix("s")
         for right in (keys.fraction, keys.gpu_memory):
-            if key not in (right, *asdict(keys).values()) and bare == _letters(right):
+            if key not in (right, *vars(keys).values()) and bare == _letters(right):
                 yield finding(
                     (*at, key),
                     f"every KAI version ignores {key}: it schedules the pod like one without a GPU",
@@ -59,7 +60,7 @@ def _letters(key: str) -> str:
 @rule("key-unknown", "lab/kai/derived/keys.json: what KAI's code names at the tag of the version")
 def unknown_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A KAI key that this version does not have."""
-    line, names = ctx.line, _known(ctx.line)
+    line, names = ctx.line, _known(ctx.line.version)
     for at, key, _ in _keys(manifest):
         if not key.startswith(_PREFIXES) or key in names or key.startswith(line.keys.gpu_groups):
             continue
