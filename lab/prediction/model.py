@@ -35,8 +35,12 @@ class Place(NamedTuple):
     node: str = ""
     groups: tuple[str, ...] = ()
     """GPU groups that it shares."""
-    evicted: bool = False
-    """Released by this cycle; it may be placed again."""
+    was: Status | None = None
+    """Its status before this cycle evicted it; it may be placed again."""
+
+    @property
+    def evicted(self) -> bool:
+        return self.was is not None
 
     @property
     def active(self) -> bool:

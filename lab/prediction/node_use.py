@@ -19,6 +19,10 @@ class Occupant(NamedTuple):
     status: Status
     groups: tuple[str, ...]
 
+    @property
+    def key(self) -> tuple[str, bool, tuple[str, ...]]:
+        return self.task.id, self.status is Status.PIPELINED, self.groups
+
 
 class Group(NamedTuple):
     """MiB of one shared GPU."""
@@ -38,15 +42,16 @@ class NodeUse:
         self.machine = machine
         self.idle: dict[str, float] = dict(machine.amounts)
         self.releasing: dict[str, float] = {}
-        self.entries: dict[tuple[str, bool], Occupant] = {}
+        self.entries: dict[tuple[str, bool, tuple[str, ...]], Occupant] = {}
+        """By task, whether it is to come, and its GPU groups."""
         self._groups: dict[str, Group] | None = None
 
     def add(self, entry: Occupant) -> None:
-        self.entries[entry.task.id, entry.status is Status.PIPELINED] = entry
+        self.entries[entry.key] = entry
         self._count(entry, 1)
 
     def remove(self, entry: Occupant) -> None:
-        del self.entries[entry.task.id, entry.status is Status.PIPELINED]
+        del self.entries[entry.key]
         self._count(entry, -1)
 
     def _count(self, entry: Occupant, sign: int) -> None:

@@ -138,10 +138,10 @@ class SchedulingSession:
 
     def pipeline(self, task: Task, node: str, groups: tuple[str, ...]) -> None:
         """Promise resources to a task; one that was evicted from that node and GPU stays there instead."""
-        old = self.uses[node].entries.get((task.id, False))
-        if old is not None and old.groups == groups:
-            self._leave(task, node, old)
-            self._hold(task, Place(Status.RUNNING, node, groups))
+        old = self.uses[node].entries.get((task.id, False, groups))
+        if old is not None:
+            self._leave(node, old)
+            self._hold(task, Place(self.place(task).was or Status.RUNNING, node, groups))
         else:
             self._hold(task, Place(Status.PIPELINED, node, groups))
 
@@ -149,8 +149,8 @@ class SchedulingSession:
         place = self.place(task)
         job = self.jobs[task.job]
         self._count(job, self.shares[task.id], -1)
-        self._leave(task, place.node, Occupant(task, place.status, place.groups))
-        self._set(task, Place(Status.RELEASING, place.node, place.groups, evicted=True))
+        self._leave(place.node, Occupant(task, place.status, place.groups))
+        self._set(task, Place(Status.RELEASING, place.node, place.groups, was=place.status))
         self._enter(task, self.place(task))
 
     def _hold(self, task: Task, place: Place) -> None:
@@ -176,9 +176,9 @@ class SchedulingSession:
 
         self._undo.append(undo)
 
-    def _leave(self, task: Task, node: str, entry: Occupant) -> None:
+    def _leave(self, node: str, entry: Occupant) -> None:
         use = self.uses[node]
-        kept = use.entries[task.id, entry.status is Status.PIPELINED]
+        kept = use.entries[entry.key]
         use.remove(kept)
         self._undo.append(lambda: use.add(kept))
 
