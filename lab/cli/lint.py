@@ -22,7 +22,7 @@ from lab.lint.context import lint_context
 from lab.session.session import Session, name_of
 from lab.ui.findings import render_by_file, render_versions
 from lab.ui.lint_formats import github, sarif
-from lab.ui.text_writer import render_table
+from lab.ui.text_writer import TextWriter, render_table
 
 app = command_app()
 
@@ -72,6 +72,7 @@ def lint(
     documents = read_all(files or [], empty=empty or bool(values))
     documents += tuple(replace(one, values="file") for one in read_all(values or [], empty=not values))
     found: dict[str, tuple[Finding, ...]] = {}
+    warnings: list[str] = []
     for version in (kai or "").split(","):
         version = version.strip()
         if anywhere:
@@ -80,7 +81,10 @@ def lint(
             changed = [*(settings or []), *([f"kai.version={version}"] if version and not tenant else [])]
             inside = {"tenant": tenant, "version": version} if tenant else {}
             setting = lint_context(_spec(file, profile, changed, name), **inside)
+        warnings.append(setting.line.warning)
         found[setting.line.version] = lint_documents(documents, setting)
+    for warning in filter(None, warnings):
+        TextWriter(stderr=True).marked("warn", warning)
     _print(found, "json" if as_json else layout)
     if any(one.severity == "error" for findings in found.values() for one in findings):
         raise typer.Exit(12)

@@ -124,3 +124,9 @@ def test_values_of_the_chart_are_named(tmp_path: Path) -> None:
     assert [(one["rule"], one["line"], one["next"]) for one in found] == [
         ("kai-value-unknown", 2, "perhaps you meant global.registry")
     ]
+
+
+@pytest.mark.parametrize("result", [["--kai", "0.99.0", "--json"]], indirect=True)
+def test_a_version_that_is_unknown_is_named_once(result: Result) -> None:
+    assert json.loads(result.stdout)["findings"]
+    assert result.stderr.count("0.99.0") == 1
