@@ -71,7 +71,7 @@ def min_member(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
 def owner_labels(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A queue or priority on a workload whose labels KAI does not read, such as a CronJob."""
     kind, keys = _by_kai(manifest, ctx), ctx.line.keys
-    if kind is None or not kind.owner:
+    if kind is None or not kind.owner or kind.pod_first:
         return
     for key in (keys.queue, keys.priority_class, keys.preemptibility):
         if key and key in manifest.labels and manifest.label(key) is None:

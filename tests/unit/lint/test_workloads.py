@@ -108,3 +108,20 @@ def test_the_queue_of_a_workload_is_where_kai_reads_it() -> None:
         for labels in ("{}", "{kai.scheduler/queue: default-queue}")
     ]
     assert ["queue-missing" in found for found in rules] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "reads"),
+    [
+        ("CronJob.batch", False),
+        ("Service.serving.knative.dev", False),
+        ("Configuration.serving.knative.dev", True),
+        ("CronWorkflow.argoproj.io", True),
+        ("RayJob.ray.io", True),
+    ],
+)
+def test_labels_that_kai_does_not_read(name: str, reads: bool) -> None:
+    obj = yaml.safe_load(manifest(name, kinds()[name].pods[0], {}))
+    obj["metadata"]["labels"] = {"kai.scheduler/queue": "q"}
+    rules = [one.rule for one in lint(parse(yaml.safe_dump(obj)), NEW)]
+    assert ("owner-labels-not-read" not in rules) == reads
