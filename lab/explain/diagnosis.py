@@ -86,7 +86,7 @@ def _facts(contexts: Sequence[PodContext]) -> dict[str, str]:
     facts = {
         "asks for": ctx.requests.in_words(),
         "scheduler": ctx.pod.scheduler_name,
-        "queue": " → ".join(q.name for q in reversed(ctx.chain)) or (ctx.queue_name if ctx.by_kai else ""),
+        "queue": (" → ".join(q.name for q in reversed(ctx.chain)) or ctx.queue_name) if ctx.by_kai else "",
         "PodGroup": ctx.pod.pod_group,
         "KAI": ctx.kai.version if ctx.kai and ctx.by_kai else "",
         "GPU group": ", ".join(ctx.pod.gpu_groups),

@@ -173,7 +173,8 @@ def explain_workload(lab: LabSnapshot, kind: str, name: str, namespace: str, ten
 
 
 def _without_names(text: str, one: Explanation, top: Ref) -> str:
-    names = {one.name, top.name, (one.facts or {}).get("PodGroup", "")}
+    facts = one.facts or {}
+    names = {one.name, top.name, facts.get("PodGroup", ""), facts.get("node", "")}
     for name in sorted(names - {""}, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", "*", text)
     return text

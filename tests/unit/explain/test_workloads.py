@@ -160,3 +160,13 @@ def test_the_overview_names_each_reason_once() -> None:
     (side,) = overview_of(LabSnapshot(scene.world)).sides
     assert len(side.unwell) == 31
     assert [one.title for one in side.reasons] == ["PyTorchJob team/train-0 and 2 more (30 pods)", "Pod team/lost"]
+
+
+def test_pods_of_a_daemon_set_with_one_reason_are_one_entry() -> None:
+    scene = Scene()
+    for node in ("worker-1", "worker-2"):
+        broken = {"node": node, "waiting": "ErrImagePull", "scheduler": "default-scheduler", "group": None}
+        scene.add(pod(f"agent-{node}", meta=by("DaemonSet", "agent"), **broken))
+    (side,) = overview_of(LabSnapshot(scene.world)).sides
+    assert [one.title for one in side.reasons] == ["DaemonSet team/agent (2 pods)"]
+    assert "queue" not in (side.unwell[0].facts or {})
