@@ -74,7 +74,7 @@ def admission_down(ctx: PodContext) -> Finding | None:
     "kai.no-shard",
     UNBOUND,
     "the operator creates one scheduler per SchedulingShard (0.10 and later)",
-    read_only="not captured yet",
+    read_only="needs a KAI whose shard was deleted",
 )
 def no_shard(ctx: PodContext) -> Finding | None:
     """No SchedulingShard exists."""
@@ -92,7 +92,7 @@ def no_shard(ctx: PodContext) -> Finding | None:
     "kai.crd-missing",
     UNBOUND,
     "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com",
-    read_only="not captured yet",
+    read_only="needs a KAI without one of its CRDs",
 )
 def crd_missing(ctx: PodContext) -> Finding | None:
     """A CRD that KAI needs is missing: without kueue's Topology, KAI 0.7's scheduler only logs list errors."""
@@ -138,7 +138,7 @@ def kubernetes_too_new(ctx: PodContext) -> Finding | None:
     UNBOUND,
     "a healthy scheduler reports on every pod in each cycle, 1 s",
     general=True,
-    read_only="not captured yet",
+    read_only="needs a scheduler that runs without permissions",
 )
 def silent(ctx: PodContext) -> Finding | None:
     """KAI's scheduler reports nothing: no message for a minute, although it runs and the pod has its PodGroup."""
@@ -160,7 +160,7 @@ def silent(ctx: PodContext) -> Finding | None:
     "kai.kube-scheduler-down",
     UNBOUND,
     "Kubernetes: static pod kube-scheduler in kube-system",
-    read_only="not captured yet",
+    read_only="needs a kube-scheduler that crashes",
 )
 def kube_scheduler_down(ctx: PodContext) -> Finding | None:
     """The kube-scheduler is down."""

@@ -126,7 +126,7 @@ _KINDS = {
     ),
 }
 
-_READ_ONLY: Mapping[str, str] = {"pool": "not captured yet", "not-ready": "not captured yet"}
+_READ_ONLY: Mapping[str, str] = {"not-ready": "needs nodes that stop"}
 """Kind of obstacle → ``read_only`` of its rule."""
 
 
@@ -175,7 +175,12 @@ def gpu_holders(info: NodeInfo) -> list[str]:
     return lines
 
 
-@rule("nodes.no-gpus", UNBOUND, "Kubernetes device plugins: allocatable nvidia.com/gpu", read_only="not captured yet")
+@rule(
+    "nodes.no-gpus",
+    UNBOUND,
+    "Kubernetes device plugins: allocatable nvidia.com/gpu",
+    read_only="needs nodes whose device plugin stopped",
+)
 def no_gpus(ctx: PodContext) -> Finding | None:
     """The cluster has no GPUs: the device plugin is missing or not registered."""
     wanted = ctx.requests
@@ -205,7 +210,7 @@ for _kind, (_id, _title, _what, _next) in _KINDS.items():
     "nodes.gpus-unhealthy",
     UNBOUND,
     "kubelet: capacity above allocatable; XID errors by the device plugin",
-    read_only="not captured yet",
+    read_only="needs nodes whose device plugin reports failed GPUs",
 )
 def gpus_unhealthy(ctx: PodContext) -> Finding | None:
     """Some GPUs are unhealthy: they still count as capacity."""

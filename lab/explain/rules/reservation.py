@@ -79,7 +79,9 @@ def reservation_class(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("shared.reservation-image", UNBOUND, _SOURCE, read_only="not captured yet")
+@rule(
+    "shared.reservation-image", UNBOUND, _SOURCE, read_only="needs a registry without KAI's image of reservation pods"
+)
 def reservation_image(ctx: PodContext) -> Finding | None:
     """The reservation pod's image cannot be pulled. It is resourcereservation of KAI's registry."""
     if not (found := _matches(ctx, _IMAGE)):
@@ -95,7 +97,7 @@ def reservation_image(ctx: PodContext) -> Finding | None:
     "shared.reservation-nvml",
     UNBOUND,
     "pkg/resourcereservation/discovery/discovery.go; issues #261, #349, #522, #65",
-    read_only="not captured yet",
+    read_only="needs reservation pods outside NVIDIA's runtime",
 )
 def reservation_nvml(ctx: PodContext) -> Finding | None:
     """The reservation pod finds no GPU. It expects exactly one device from NVML, under NVIDIA's runtime."""
@@ -145,7 +147,12 @@ def reservation_refused(ctx: PodContext) -> Finding | None:
 _CAUSES = (reservation_class, reservation_image, reservation_nvml, reservation_no_gpu, reservation_refused)
 
 
-@rule("shared.reservation-stuck", UNBOUND, f"{_SOURCE}: waits 40 s, then deletes it", read_only="not captured yet")
+@rule(
+    "shared.reservation-stuck",
+    UNBOUND,
+    f"{_SOURCE}: waits 40 s, then deletes it",
+    read_only="needs a reservation pod that runs and does not report",
+)
 def reservation_stuck(ctx: PodContext) -> Finding | None:
     """The reservation pod does not report which GPU it holds: none of the rules above gives a cause."""
     if not _stuck(ctx) or any(cause(ctx) is not None for cause in _CAUSES):
@@ -162,7 +169,7 @@ def reservation_stuck(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("shared.reservation-missing", STARTED, f"{_SOURCE}, deleteNonReservedPods", read_only="not captured yet")
+@rule("shared.reservation-missing", STARTED, f"{_SOURCE}, deleteNonReservedPods")
 def reservation_missing(ctx: PodContext) -> Finding | None:
     """A shared GPU has no reservation pod; the binder deletes such pods in its next check of the node."""
     if not ctx.by_kai or not ctx.pod.gpu_groups or not ctx.snapshot.has("Pod"):
