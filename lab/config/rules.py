@@ -125,5 +125,7 @@ def warnings(spec: LabFields) -> Iterator[str]:
         yield f"cluster.kubernetes: {version} does not run on machines with cgroup v1 (1.34 does)"
     if spec.scheduler != "default" and spec.kai.manage == "install":
         line = known_line(spec.kai.version)
+        if line is not None and spec.cluster.own and (outside := line.outside(spec.cluster.kubernetes)):
+            yield f"cluster.kubernetes: {outside}"
         if line is not None and line.warning:
             yield f"kai.version: {line.warning}"

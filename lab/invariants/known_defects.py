@@ -13,7 +13,7 @@ from lab.invariants.scope import Scope, known_defects_of
 from lab.kai import cured_in, line_of
 
 RETRIED, IN_STORM = "reservation-lost-on-retry", "reservation-lost-in-storm"
-"""The defects that can be proven: the binder deletes the reservation pod of a GPU that a pod shares."""
+"""The defects of lab/kai/defects.toml that can be proven: the binder deletes the reservation pod of a shared GPU."""
 
 _POD = re.compile(r"^pod ([^/\s]+)/([^:\s]+)")
 _GROUP = re.compile(r"GPU group ([^\s,]+)")

@@ -32,7 +32,7 @@ class Invariant(Rule[[ClusterState]]):
     tenant_needs: tuple[str, ...] = ()
     """Kinds that it reads in tenants; it is evaluated only if tenants are given."""
     defects: tuple[str, ...] = ()
-    """Known defects of KAI that break it, by their ids in lab/kai/lines."""
+    """Known defects of KAI that break it, by their ids in lab/kai/defects.toml."""
 
     def as_json(self) -> dict[str, Any]:
         return {**super().as_json(), "grace": self.grace, "why_grace": self.why_grace}
@@ -47,7 +47,7 @@ class Violation(Finding):
     reported: datetime = field(kw_only=True)
     """When it exceeded its grace period (UTC)."""
     defect: str = ""
-    """The known defect of KAI that provably caused it (lab/kai/lines)."""
+    """The known defect of KAI that provably caused it (lab/kai/defects.toml)."""
 
     def lines(self) -> list[str]:
         """The violation in words, with indented evidence."""

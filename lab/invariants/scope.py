@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.errors import SpecError
-from lab.kai import line_of, release
+from lab.kai import line_of
 from lab.kube import Cluster
 
 OWN_KAI = "own-kai"
@@ -62,8 +62,4 @@ def known_defects_of(kai_version: str) -> dict[str, str]:
         defects = line_of(kai_version).defects
     except SpecError:
         return {}
-    return {
-        defect.id: f"known defect of KAI {kai_version}: {defect.what} ({defect.issue})"
-        for defect in defects
-        if not defect.fixed_in or release(kai_version) < release(defect.fixed_in)
-    }
+    return {defect.id: f"known defect of KAI {kai_version}: {defect.what} ({defect.issue})" for defect in defects}

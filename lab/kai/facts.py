@@ -10,7 +10,7 @@ them apart. Each file has a topic: name → list of ranges of releases and the v
 - plugins, actions: of the scheduler; whether each is on with the default placement
 - images, binaries: names; webhooks: mutating or validating by the configuration's name
 - events: reason → components that write it; messages: rules of ``lab explain`` whose pattern the source contains
-- support: SUPPORT.md and go.mod; see Support
+- support: SUPPORT.md and go.mod; see lab.kai.model.Support
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import SpecError
-from lab.kai.model import release
+from lab.kai.model import Support, release
 
 FOLDER = Path(__file__).with_name("derived")
 
@@ -40,16 +40,6 @@ class Key:
     on: frozenset[str]  # label, annotation; empty where the code does not show it
     readers: tuple[str, ...]  # components, such as pod-grouper; "chart" for keys that the chart sets
     writers: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Support:
-    """Statements of the newest SUPPORT.md about a line, and the release's own go.mod."""
-
-    kind: str  # LTS, Standard; empty: not stated
-    until: str  # such as "Jun 2027" or "Until v0.16"; empty: not stated
-    kubernetes: tuple[str, ...]  # minors that upstream validates, such as 1.34; empty: not stated
-    libraries: str  # the Kubernetes minor that the release was built with
 
 
 @functools.cache
@@ -75,14 +65,14 @@ def nearest(version: str) -> str:
 @functools.cache
 def having(topic: str, name: str) -> tuple[str, ...]:
     """The releases that have a name of a topic, oldest first."""
-    return tuple(one for one in releases() if any(_in(one, ranges) for ranges, _ in _topic(topic).get(name, ())))
+    return tuple(one for one in releases() if any(within(one, ranges) for ranges, _ in _topic(topic).get(name, ())))
 
 
 @functools.cache
 def at(topic: str, version: str) -> Mapping[str, Any]:
     """All names of a topic in a version, with their values."""
     one = nearest(version)
-    return {name: value for name, pairs in _topic(topic).items() for ranges, value in pairs if _in(one, ranges)}
+    return {name: value for name, pairs in _topic(topic).items() for ranges, value in pairs if within(one, ranges)}
 
 
 @functools.cache
@@ -176,7 +166,8 @@ def _read(name: str) -> dict[str, Any]:
     return data
 
 
-def _in(version: str, ranges: str) -> bool:
+def within(version: str, ranges: str) -> bool:
+    """Whether a release is in ranges such as ``0.9.4-0.9.20 0.12.0``, by the order of versions."""
     wanted = release(version)
     return any(release(first) <= wanted <= release(last or first) for first, last in _ends(ranges))
 

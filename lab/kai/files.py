@@ -1,6 +1,7 @@
 """Read ``lines/*.toml`` (one file per version line, merged over ``every.toml``) and find the line of a KAI version.
 
-Unknown keys in the files are errors. An unknown version gets the nearest line, never the newest.
+Names of labels and chart values come from ``lab.kai.facts``, defects from ``defects.toml``. Unknown keys in the files
+are errors. An unknown version gets the nearest line of its minor, or of the next older one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, SpecError
+from lab.kai import facts
 from lab.kai.model import Defect, HelmKeys, Keys, Release, VersionLine, release
 
 Data = Mapping[str, Any]
@@ -22,8 +24,9 @@ _FOLDER = Path(__file__).with_name("lines")
 _SHARED = "every"
 _TABLES = {"keys": Keys, "helm": HelmKeys}
 _OF_A_LINE = {"version", "first", "last"}
-_NOT_IN_FILES = {"name", "exact", "warning"}
-
+_NOT_IN_FILES = {"name", "exact", "newer", "warning", "defects", "default_queues", "support"}
+_DEFECTS = Path(__file__).with_name("defects.toml")
+_DEFECT = {"what", "releases", "issue", "brought", "cured", "proof"}
 
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$")
 
@@ -38,31 +41,60 @@ class LineFile:
     last: str
     data: Data
     changes: tuple[Data, ...]
-    known_defects: Mapping[str, Data]
 
     @property
     def range(self) -> str:
         """The releases that the data was checked against."""
         return f"{self.first} to {self.last}" if self.first != self.last else self.first
 
-    def line(self, version: str, *, exact: bool = True, warning: str = "") -> VersionLine:
+    def line(self, version: str, *, exact: bool = True, newer: bool = False, warning: str = "") -> VersionLine:
         """The facts of one version of the line."""
         data = dict(self.data)
         for change in self.changes:
             if release(change["since"]) <= release(version):
                 data = merged(data, {key: value for key, value in change.items() if key != "since"})
-        defects = tuple(
-            Defect(id=name, fixed_in=fixed_in, **self.known_defects[name]) for name, fixed_in in data["defects"].items()
-        )
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
         }
-        values |= {name: table(**data[name]) for name, table in _TABLES.items()}
+        values |= {"keys": Keys(**_present(data["keys"], facts.keys(version)))}
+        values |= {"helm": HelmKeys(**_present(data["helm"], facts.chart_values(version)))}
+        values |= {"default_queues": tuple(facts.at("queues", version)), "defects": _defects_of(version)}
+        values |= {"support": facts.support(version)}
         values |= {"by_operator": frozenset(data["by_operator"]), "features": frozenset(data["features"])}
-        values |= {"name": self.name, "version": version, "defects": defects}
+        values |= {"name": self.name, "version": version}
         # an unchecked version needs the chart's own Jobs
         own: dict[str, Any] = {} if exact else {"hooks": "helm", "config_template": ""}
-        return VersionLine(**values | own, exact=exact, warning=warning)
+        return VersionLine(**values | own, exact=exact, newer=newer, warning=warning)
+
+
+def _present(names: Mapping[str, str | list[str]], known: Iterable[str]) -> dict[str, str]:
+    """The names that a version has: of several, the first one; a name that ends in / is a prefix of one."""
+    found = {}
+    for field, value in names.items():
+        candidates = [value] if isinstance(value, str) else value
+        found[field] = next((name for name in candidates if name.removesuffix("/") in known), "")
+    return found
+
+
+@functools.cache
+def _defect_data() -> Mapping[str, Data]:
+    data = tomllib.loads(_DEFECTS.read_text())
+    for name, one in data.items():
+        _check_keys(f"defect {name}", _DEFECT, one)
+    return data
+
+
+@functools.cache
+def _defects_of(version: str) -> tuple[Defect, ...]:
+    """The known defects that a version has; one without data has those of the newest release before it."""
+    wanted = facts.nearest(version)
+    order = facts.releases()
+    found = []
+    for name, one in _defect_data().items():
+        if facts.within(wanted, one["releases"]):
+            later = (other for other in order[order.index(wanted) :] if not facts.within(other, one["releases"]))
+            found.append(Defect(id=name, fixed_in=next(later, ""), **one))
+    return tuple(found)
 
 
 @functools.cache
@@ -85,15 +117,18 @@ def line_of(version: str) -> VersionLine:
     """The line of a KAI version, with that ``version``.
 
     A version that no line has been checked with gets the nearest line of its minor, or of the next older one, with a
-    ``warning`` and ``exact`` false. Raises SpecError for invalid versions and those older than all lines.
+    ``warning`` and ``exact`` false; ``newer`` is true for a version after all known releases. Raises SpecError for
+    invalid versions and those older than all lines.
     """
     wanted = release(version)
     for source in sources():
         if release(source.first) <= wanted <= release(source.last) and wanted[3]:
             return source.line(version)
     near = _nearest(version, wanted)
-    warning = f"KAI {version} is unknown; the lab treats it like line {near.name} ({near.range})"
-    return near.line(version, exact=False, warning=warning)
+    newer = wanted > release(sources()[-1].last)
+    about = f"newer than all releases that kailab knows (to {sources()[-1].last})" if newer else "unknown"
+    warning = f"KAI {version} is {about}; the lab treats it like line {near.name} ({near.range})"
+    return near.line(version, exact=False, newer=newer, warning=warning)
 
 
 def version_of(images: Iterable[str]) -> str:
@@ -106,15 +141,9 @@ def version_of(images: Iterable[str]) -> str:
 def cured_in(defect: str, version: str) -> str:
     """The first release from ``version`` on that does not have a defect; empty while all known ones have it.
 
-    Where the files name no release with the fix, it is the first one of the next line that does not list the defect.
     Raises SpecError for an invalid version.
     """
-    newer = (line_of(file.first) for file in sources() if release(file.first) > release(version))
-    for line in (line_of(version), *newer):
-        open_ = {one.id: one.fixed_in for one in line.open_defects}
-        if fixed := open_.get(defect, line.version):
-            return fixed
-    return ""
+    return next((one.fixed_in for one in line_of(version).defects if one.id == defect), version)
 
 
 def _nearest(version: str, wanted: Release) -> LineFile:
@@ -134,11 +163,7 @@ def _nearest(version: str, wanted: Release) -> LineFile:
 
 def source(name: str, own: Data, every: Data) -> LineFile:
     """A line: its own file's data merged over that of every.toml. Raises LabError for unknown and missing keys."""
-    defects = every["defect"]
-    for one, texts in defects.items():
-        _check_keys(f"{_SHARED}: defect {one}", {"what", "issue"}, texts)
-    shared = {key: value for key, value in every.items() if key != "defect"}
-    whole = merged(shared, {key: value for key, value in own.items() if key != "change"})
+    whole = merged(every, {key: value for key, value in own.items() if key != "change"})
     changes = own.get("change", [])
     wanted = {field.name for field in fields(VersionLine)} - _NOT_IN_FILES
     _check_keys(name, wanted, whole)
@@ -150,16 +175,14 @@ def source(name: str, own: Data, every: Data) -> LineFile:
         for table, kind in _TABLES.items():
             known = {field.name for field in fields(kind)}
             _check_keys(f"{where}: {table}", known, change.get(table, {}), partial=True)
-    for part in (whole, *changes):
-        _check_keys(f"{name}: defects", set(defects), part.get("defects", {}), partial=True)
     ordered = tuple(sorted(changes, key=lambda change: release(change["since"])))
-    return LineFile(name, whole["version"], whole["first"], whole["last"], whole, ordered, defects)
+    return LineFile(name, whole["version"], whole["first"], whole["last"], whole, ordered)
 
 
 def merged(below: Data, above: Data) -> dict[str, Any]:
-    """``above`` over ``below``: tables and defects merge by key, features add up, other values are replaced."""
+    """``above`` over ``below``: tables merge by key, features add up, other values are replaced."""
     result = {**below, **above}
-    for name in (*_TABLES, "defects"):
+    for name in _TABLES:
         result[name] = {**below.get(name, {}), **above.get(name, {})}
     result["features"] = [*below.get("features", []), *above.get("features", [])]
     return result

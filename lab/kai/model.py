@@ -1,10 +1,11 @@
-"""Facts about a KAI version as frozen dataclasses; the data is in ``lines/*.toml``.
+"""Facts about a KAI version as frozen dataclasses; the data is in ``lines/*.toml``, ``defects.toml`` and ``derived/``.
 
 An empty name does not exist in that version, such as ``keys.preemptibility`` before 0.10.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ Release = tuple[int, int, int, int]
 """Major, minor, patch, and 0 for a candidate (which precedes its release) or 1."""
 
 
+@functools.cache
 def release(version: str) -> Release:
     """A version such as 0.16.8 or 0.9.4-rc.0 as numbers. Raises SpecError for any other text."""
     match = _VERSION.fullmatch(version)
@@ -82,12 +84,26 @@ class HelmKeys:
 
 @dataclass(frozen=True)
 class Defect:
-    """A known bug of KAI that tests and the lab must tolerate."""
+    """A known bug of a KAI version that tests and the lab must tolerate; defects.toml explains the fields."""
 
     id: str
     what: str
-    issue: str  # issue, pull request or upstream file that describes it
-    fixed_in: str  # first release of the line with the fix; empty: none
+    releases: str  # ranges of releases that have it
+    issue: str
+    brought: str
+    cured: str
+    proof: str
+    fixed_in: str  # first later release without it; empty: none is known
+
+
+@dataclass(frozen=True)
+class Support:
+    """Statements of the newest SUPPORT.md about a line, and the release's own go.mod."""
+
+    kind: str  # LTS, Standard; empty: not stated
+    until: str  # such as "Jun 2027" or "Until v0.16"; empty: not stated
+    kubernetes: tuple[str, ...]  # minors that upstream validates, such as 1.34; empty: not stated
+    libraries: str  # the Kubernetes minor that the release was built with
 
 
 @dataclass(frozen=True)
@@ -137,7 +153,9 @@ class VersionLine:
     keys: Keys
     helm: HelmKeys
     defects: tuple[Defect, ...]
+    support: Support
     exact: bool = True
+    newer: bool = False
     warning: str = ""
 
     @property
@@ -155,16 +173,18 @@ class VersionLine:
         own = [name for name, key in self.deployments.items() if key == "admission"]
         return own[0] if own else next(name for name, key in self.deployments.items() if key == "binder")
 
-    @property
-    def open_defects(self) -> tuple[Defect, ...]:
-        return tuple(
-            defect for defect in self.defects if not defect.fixed_in or release(self.version) < release(defect.fixed_in)
-        )
-
     def runs_on(self, kubernetes: str) -> bool:
         """Whether it supports a Kubernetes version such as 1.34.4; true if no bound is known."""
         bound = self.kubernetes_max
         return not bound or release(kubernetes)[:2] <= release(f"{bound}.0")[:2]
+
+    def outside(self, kubernetes: str) -> str:
+        """A sentence if a Kubernetes version is outside those that upstream validates this line with; empty if not."""
+        major, minor = release(kubernetes)[:2]
+        validated = self.support.kubernetes
+        if not validated or f"{major}.{minor}" in validated:
+            return ""
+        return f"KAI {self.version} is validated with Kubernetes {validated[0]} to {validated[-1]}, not {kubernetes}"
 
     @property
     def has_operator(self) -> bool:

@@ -123,7 +123,8 @@ def queue_path(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 class BindRequestView:
     """A BindRequest (scheduling.run.ai/v1alpha2), named like its pod and deleted soon after the bind.
 
-    Source: pkg/apis/scheduling/v1alpha2/bindrequest_types.go, KAI 0.7.11 to 0.17.0.
+    Source: pkg/apis/scheduling/v1alpha2/bindrequest_types.go, KAI 0.7.0 to 0.17.0. ``selectedFractionalGpuGroups`` of
+    0.18, which deprecates ``selectedGPUGroups``, was only read in that file, not seen in a cluster.
     """
 
     name: str
@@ -151,7 +152,11 @@ class BindRequestView:
             pod=spec.get("podName", ""),
             node=spec.get("selectedNode", ""),
             resource_type=spec.get("receivedResourceType", ""),
-            gpu_groups=tuple(spec.get("selectedGPUGroups") or ()),
+            gpu_groups=tuple(
+                [one.get("id", "") for one in spec.get("selectedFractionalGpuGroups") or ()]
+                or spec.get("selectedGPUGroups")
+                or ()
+            ),
             phase=status.get("phase", ""),
             reason=status.get("reason", ""),
             failed_attempts=int(status.get("failedAttempts") or 0),

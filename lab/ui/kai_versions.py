@@ -1,4 +1,4 @@
-"""KAI's version lines side by side: releases, features, known defects."""
+"""KAI's version lines side by side: releases, support, features, known defects."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from lab.kai import VersionLine, line_of
+from lab.kai import VersionLine, facts, line_of, release
+from lab.kai.model import Support
 from lab.ui.text_writer import Cell, TextWriter
 
-_HEADINGS = ("line", "releases", "tested", "Kubernetes", "queue levels", "pod of an unknown queue")
+_HEADINGS = ("line", "releases", "tested", "support", "Kubernetes", "queue levels", "pod of an unknown queue")
 
 
 def render_kai_versions(lines: Sequence[VersionLine], console: Console | None = None) -> None:
@@ -21,8 +22,8 @@ def render_kai_versions(lines: Sequence[VersionLine], console: Console | None = 
     page.table(_HEADINGS, [_about(line) for line in lines])
     page.heading("Features", "explained in lab/kai/lines/every.toml")
     page.table(["", *names], _features(page, newest))
-    page.heading("Known defects", "in all releases of the line, or in those before the given one")
-    page.table(["", *names, "issues are of kai-scheduler/KAI-Scheduler"], _defects(page, newest))
+    page.heading("Known defects", "in all releases of the line, or in the given ones")
+    page.table(["", *names, "issues are of kai-scheduler/KAI-Scheduler"], _defects(page, lines))
 
 
 def _about(line: VersionLine) -> list[Cell]:
@@ -30,7 +31,8 @@ def _about(line: VersionLine) -> list[Cell]:
         (line.name, "bold"),
         f"{line.first} to {line.last}" if line.first != line.last else line.first,
         line.version,
-        f"up to {line.kubernetes_max}" if line.kubernetes_max else "no known limit",
+        supported(line.support),
+        kubernetes(line),
         f"exactly {line.queue_levels}" if line.queue_levels else "any",
         "gets an event" if line.unknown_queue_event else "stays Pending without an event",
     ]
@@ -42,13 +44,33 @@ def _features(page: TextWriter, lines: Sequence[VersionLine]) -> list[list[Cell]
     return [[name, *(yes if name in line.features else no for line in lines)] for name in names]
 
 
+def supported(support: Support) -> str:
+    """A line's support as SUPPORT.md states it."""
+    until = f"until {support.until.removeprefix('Until ')}" if support.until else ""
+    return " ".join(word for word in (support.kind, until) if word) or "not stated"
+
+
+def kubernetes(line: VersionLine) -> str:
+    """The Kubernetes versions of a line: those that upstream validates, else the newest that it runs on."""
+    if validated := line.support.kubernetes:
+        return f"{validated[0]} to {validated[-1]}"
+    return f"up to {line.kubernetes_max}" if line.kubernetes_max else "not stated"
+
+
 def _defects(page: TextWriter, lines: Sequence[VersionLine]) -> list[list[Cell]]:
-    known = {defect.id: defect for line in lines for defect in line.defects}
+    releases = {line.name: _releases(line) for line in lines}
+    known = {defect.id: defect for each in releases.values() for one in each for defect in line_of(one).defects}
     rows: list[list[Cell]] = []
     for name, defect in known.items():
-        row: list[Cell] = [name]
+        cells: list[Cell] = []
         for line in lines:
-            found = [one.fixed_in for one in line.defects if one.id == name]
-            row.append((f"< {found[0]}" if found[0] else "all", "yellow") if found else (page.terminal.dot, "dim"))
-        rows.append([*row, f"{defect.what} ({defect.issue})"])
+            having = [one for one in releases[line.name] if facts.within(one, defect.releases)]
+            text = "all" if having == releases[line.name] else facts.as_ranges(having, facts.releases())
+            cells.append((text, "yellow") if having else (page.terminal.dot, "dim"))
+        rows.append([name, *cells, f"{defect.what} ({defect.issue})"])
     return rows
+
+
+def _releases(line: VersionLine) -> list[str]:
+    first, last = release(line.first), release(line.last)
+    return [one for one in facts.releases() if first <= release(one) <= last]

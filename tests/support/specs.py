@@ -13,7 +13,7 @@ BUDGET = {"gpus": 4}
 
 def lab_spec(version: str = "0.16.8", *, gpus: str = "", values: Any = None, **more: Any) -> LabSpec:
     """A lab with simulated GPUs; with ``cluster=EXISTING`` one with a budget of that cluster's GPUs."""
-    kubernetes = "1.33.4" if version in ("0.7.11", "0.9.3") else "1.34.4"
+    kubernetes = "1.33.4" if version in ("0.7.11", "0.8.5", "0.9.3") else "1.34.4"
     cluster = more.pop("cluster", {"kubernetes": kubernetes})
     existing = cluster.get("provider") == "existing"
     if existing:

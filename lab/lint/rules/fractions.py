@@ -152,7 +152,7 @@ def container_unknown(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]
 @rule("dotted-name-with-share", "KAI #1728")
 def dotted(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A dot in the name of a pod with a share."""
-    if "dotted-pod-names" not in {defect.id for defect in ctx.line.open_defects}:
+    if "dotted-pod-names" not in {defect.id for defect in ctx.line.defects}:
         return
     if "." in manifest.name and _share(_keys(manifest, ctx)):
         yield finding(

@@ -164,7 +164,7 @@ def test_gpu_quota_is_limited_by_the_pools() -> None:
             {},
             ("tenants.0.queues: 'top' has a gpu quota of 1, its children together 2",),
         ),
-        ([own(kaiVersion="0.13.4")], {"scheduler": "default"}, (f"tenants.0.kaiVersion: {line_of('0.13.4').warning}",)),
+        ([own(kaiVersion="0.16.9")], {"scheduler": "default"}, (f"tenants.0.kaiVersion: {line_of('0.16.9').warning}",)),
         ([own()], {}, ()),
     ],
 )

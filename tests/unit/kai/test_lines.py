@@ -11,31 +11,34 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.kai import HelmKeys, Keys, VersionLine, cured_in, line_of, lines, names, release, version_of
+from lab.kai import HelmKeys, Keys, VersionLine, cured_in, facts, line_of, lines, names, release, version_of
 from lab.kai.files import merged, source, sources
 from lab.serialization import to_json
 from lab.steps.helm_release import base_values
 
+DERIVED = ("name", "exact", "newer", "warning", "defects", "default_queues", "support")
 EVERY: dict[str, Any] = {
-    "defect": {"late": {"what": "it is late", "issue": "#1"}},
-    **{field.name: "" for field in dataclasses.fields(VersionLine) if field.name not in ("name", "exact", "warning")},
+    **{field.name: "" for field in dataclasses.fields(VersionLine) if field.name not in DERIVED},
     "by_operator": ["binder"],
     "features": ["gang"],
-    "keys": {field.name: "k" for field in dataclasses.fields(Keys)},
-    "helm": {field.name: "h" for field in dataclasses.fields(HelmKeys)},
-    "defects": {},
+    "keys": {field.name: "gpu-fraction" for field in dataclasses.fields(Keys)},
+    "helm": {field.name: "global.registry" for field in dataclasses.fields(HelmKeys)},
 }
-OWN: dict[str, Any] = {"version": "1.2.5", "first": "1.2.0", "last": "1.2.9", "defects": {"late": "1.2.7"}}
+OWN: dict[str, Any] = {"version": "1.2.5", "first": "1.2.0", "last": "1.2.9"}
 
 
 def test_lines_and_their_tested_versions() -> None:
     assert [(line.name, version) for version, line in lines().items()] == [
         ("0.7", "0.7.11"),
+        ("0.8", "0.8.5"),
         ("0.9.1", "0.9.3"),
         ("0.9.4", "0.9.6"),
         ("0.9.7", "0.9.8"),
+        ("0.10", "0.10.5"),
         ("0.12", "0.12.23"),
+        ("0.13", "0.13.4"),
         ("0.14", "0.14.7"),
+        ("0.15", "0.15.3"),
         ("0.16", "0.16.8"),
         ("0.17", "0.17.0"),
     ]
@@ -67,19 +70,26 @@ def test_each_known_release_has_its_line(version: str, line: str) -> None:
         ("0.16.9", "0.16"),  # newer than the last known release of its line
         ("0.9.21", "0.9.7"),
         ("0.9.4-rc.0", "0.9.4"),  # a release candidate is not a release
-        ("0.13.4", "0.12"),  # minor without a line: the previous line
-        ("0.8.5", "0.7"),
-        ("0.10.0", "0.9.7"),  # the newest of a minor's lines
-        ("0.20.1", "0.17"),
-        ("1.0.0", "0.17"),
+        ("0.11.0", "0.10"),  # minor without a line: the previous line
     ],
 )
 def test_unknown_version_gets_the_nearest_line_with_a_warning(version: str, line: str) -> None:
     found = line_of(version)
     assert (found.name, found.version, found.exact) == (line, version, False)
     assert found.warning.startswith(f"KAI {version} is unknown; the lab treats it like line {line} (")
+    assert not found.newer
     assert found.tag == f"v{version}"
     assert (found.hooks, found.config_template) == ("helm", "")
+
+
+@pytest.mark.parametrize("version", ["0.17.1", "0.18.3", "0.20.1", "1.0.0"])
+def test_version_newer_than_all_known_says_so(version: str) -> None:
+    found = line_of(version)
+    assert (found.name, found.version, found.exact, found.newer) == ("0.17", version, False, True)
+    about = "newer than all releases that kailab knows (to 0.17.0)"
+    assert found.warning == f"KAI {version} is {about}; the lab treats it like line 0.17 (0.17.0)"
+    assert found.keys == line_of("0.17.0").keys
+    assert found.defects == line_of("0.17.0").defects
 
 
 @pytest.mark.parametrize("version", ["0.6.23", "0.0.1"])
@@ -135,19 +145,32 @@ def test_admission_deployment_by_line() -> None:
         assert line.admission in line.deployments
 
 
-def test_defect_is_open_until_its_fix() -> None:
-    assert "double-reservation" in {defect.id for defect in line_of("0.12.21").open_defects}
-    assert "double-reservation" not in {defect.id for defect in line_of("0.12.22").open_defects}
-    assert "double-reservation" in {defect.id for defect in line_of("0.12.22").defects}
-    for line in lines().values():
-        for defect in line.defects:
+@pytest.mark.parametrize(
+    ("defect", "has", "has_not"),
+    [
+        ("double-reservation", ("0.12.21", "0.13.4", "0.15.3"), ("0.12.22", "0.14.6", "0.16.0")),
+        ("deleted-podgroup-written", ("0.9.20", "0.14.7", "0.16.8"), ("0.9.2", "0.17.0")),
+        ("reservation-lost-on-retry", ("0.9.20", "0.14.7", "0.16.8", "0.17.0"), ("0.9.15", "0.13.4")),
+        ("needs-cluster-policy", ("0.9.0", "0.10.5"), ("0.8.4", "0.12.0")),
+        ("config-made-anew", ("0.9.5", "0.15.2"), ("0.9.4", "0.12.22", "0.15.3")),
+    ],
+)
+def test_defects_have_ranges_of_releases(defect: str, has: tuple[str, ...], has_not: tuple[str, ...]) -> None:
+    assert all(defect in {one.id for one in line_of(version).defects} for version in has)
+    assert not any(defect in {one.id for one in line_of(version).defects} for version in has_not)
+
+
+def test_defects_are_cured_after_the_release_that_has_them() -> None:
+    for version in facts.releases():
+        for defect in line_of(version).defects:
             fixed = defect.fixed_in
-            assert not fixed or release(line.first) < release(fixed) <= release(line.last), (line.name, defect.id)
+            assert not fixed or release(version) < release(fixed), (version, defect.id)
+            assert defect.proof.startswith(("seen", "read")), defect.id
 
 
-def test_only_0_9_needs_crds_shipped_with_the_lab() -> None:
+def test_lines_that_need_crds_shipped_with_the_lab() -> None:
     for line in lines().values():
-        assert bool(line.needs_crds) is line.name.startswith("0.9.")
+        assert bool(line.needs_crds) is line.name.startswith(("0.9.", "0.10"))
         for name, file in line.needs_crds.items():
             assert base_values("kai", file)["metadata"]["name"] == name
             assert "needs-cluster-policy" in {defect.id for defect in line.defects}
@@ -185,6 +208,7 @@ def test_values_of_the_files_have_the_right_types() -> None:
 def test_cluster_views_read_the_keys_of_every_line() -> None:
     for line in lines().values():
         keys = line.keys
+        assert keys.gpu_groups == f"{names.GPU_GROUP_LABEL}/"
         assert keys.queue == names.QUEUE_LABEL
         assert keys.gpu_group == names.GPU_GROUP_LABEL
         assert keys.pod_group == names.POD_GROUP_ANNOTATION
@@ -203,13 +227,11 @@ def test_json_has_lists_instead_of_sets() -> None:
 
 
 def test_change_applies_from_its_release_on() -> None:
-    change = {"since": "1.2.3", "base": "new", "keys": {"mps": "m"}, "features": ["segment"], "defects": {"late": ""}}
+    change = {"since": "1.2.3", "base": "new", "keys": {"mps": "mps"}, "features": ["segment"]}
     found = source("1.2", {**OWN, "change": [change]}, EVERY)
     before, after = found.line("1.2.2"), found.line("1.2.3")
-    assert (before.base, before.keys.mps, before.features) == ("", "k", {"gang"})
-    assert (after.base, after.keys.mps, after.features) == ("new", "m", {"gang", "segment"})
-    assert [(d.id, d.what, d.issue, d.fixed_in) for d in before.defects] == [("late", "it is late", "#1", "1.2.7")]
-    assert [d.fixed_in for d in after.defects] == [""]
+    assert (before.base, before.keys.mps, before.features) == ("", "gpu-fraction", {"gang"})
+    assert (after.base, after.keys.mps, after.features) == ("new", "mps", {"gang", "segment"})
     assert found.range == "1.2.0 to 1.2.9"
 
 
@@ -219,7 +241,7 @@ def test_change_applies_from_its_release_on() -> None:
         ({"colour": "red"}, "1.2: unknown: colour"),
         ({"keys": {"colour": "red"}}, "1.2: keys: unknown: colour"),
         ({"helm": {"colour": "red"}}, "1.2: helm: unknown: colour"),
-        ({"defects": {"colour": ""}}, "1.2: defects: unknown: colour"),
+        ({"defects": {"late": ""}}, "1.2: unknown: defects"),
         ({"change": [{"since": "1.2.1", "colour": ""}]}, "1.2: change since 1.2.1: unknown: colour"),
         ({"change": [{"since": "1.2.1", "last": ""}]}, "1.2: change since 1.2.1: unknown: last"),
         ({"change": [{"since": "1.2.1", "keys": {"colour": ""}}]}, "1.2: change since 1.2.1: keys: unknown: colour"),
@@ -234,8 +256,6 @@ def test_missing_keys_are_refused() -> None:
     without = {key: value for key, value in EVERY.items() if key != "hooks"}
     with pytest.raises(LabError, match=r"1\.2: missing: hooks"):
         source("1.2", OWN, without)
-    with pytest.raises(LabError, match="defect late: missing: issue"):
-        source("1.2", OWN, {**EVERY, "defect": {"late": {"what": "it is late"}}})
 
 
 def test_tables_are_merged_by_key() -> None:
@@ -259,6 +279,7 @@ def test_every_file_defines_a_line() -> None:
         ("dotted-pod-names", "0.14.1", "0.16.5"),
         ("deleted-podgroup-written", "0.16.8", "0.17.0"),
         ("over-packed-burst", "0.17.0", ""),
+        ("reservation-lost-on-retry", "0.16.8", ""),
     ],
 )
 def test_release_without_a_defect(defect: str, version: str, cured: str) -> None:
@@ -269,3 +290,27 @@ def test_version_is_the_most_frequent_tag() -> None:
     images = ["x/binder:v0.16.8", "x/scheduler:0.16.8-fips", "x/admission:v0.17.0", "x/other:latest", "x/none"]
     assert version_of(images) == "0.16.8"
     assert version_of(["x/other:latest"]) == version_of([]) == ""
+
+
+def test_names_of_labels_and_values_come_from_the_derived_facts() -> None:
+    assert [line_of(v).keys.node_pool for v in ("0.8.5", "0.9.3", "0.9.20", "0.10.0")] == [
+        "",
+        "kai.scheduler/nodepool",
+        "kai.scheduler/nodepool",
+        "kai.scheduler/node-pool",
+    ]
+    assert line_of("0.9.20").keys.fraction_container == ""  # the constant is there, and no code reads it
+    assert line_of("0.13.4").keys.segment_size == "kai.scheduler/segment-size"
+    assert line_of("0.9.2").helm.binder_flags == ""
+    assert line_of("0.10.0").helm.reservation_class == "binder.runtimeClassName"
+    assert line_of("0.15.3").helm.workload_class == "admission.gpuPodRuntimeClassName"
+    assert line_of("0.9.20").default_queues == ()
+    assert line_of("0.10.0").default_queues == ("default-parent-queue", "default-queue")
+
+
+def test_topology_places_pods_where_the_plugin_is_on() -> None:
+    for version in facts.releases():
+        line = line_of(version)
+        assert ("topology" in line.features) is ("topology" in facts.plugins(version)) is bool(line.topology_api), (
+            version
+        )

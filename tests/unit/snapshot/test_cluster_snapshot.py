@@ -158,6 +158,13 @@ def test_bind_request_view() -> None:
     assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)
 
 
+def test_bind_request_of_0_18_names_its_groups_in_another_field() -> None:
+    groups = [{"id": "g", "computeSharingMode": "time-slicing"}, {"id": "h"}]
+    raw = {"metadata": {"name": "p"}, "spec": {"selectedFractionalGpuGroups": groups, "selectedGPUGroups": ["old"]}}
+    (view,) = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
+    assert view.gpu_groups == ("g", "h")
+
+
 def test_snapshot_survives_saving_and_loading(tmp_path: Path) -> None:
     snapshot = ClusterSnapshot(
         datetime(2026, 1, 1, 12, tzinfo=UTC), {"Pod": (pod("a"),)}, frozenset({"Queue"}), {"kai": ("x",)}, {"f": "v"}

@@ -134,8 +134,8 @@ def test_every_invariant_has_series_that_begin_at_zero() -> None:
 
 @pytest.mark.usefixtures("fast")
 def test_violation_appears_with_its_defect_and_ends() -> None:
-    with Watch(*CLUSTER, *(component(app, "0.14.1") for app in COMPONENTS)) as watch:
-        watch.until(lambda: 'kailab_kai_info{version="0.14.1"}' in watch.metrics())
+    with Watch(*CLUSTER, *(component(app, "0.14.0") for app in COMPONENTS)) as watch:
+        watch.until(lambda: 'kailab_kai_info{version="0.14.0"}' in watch.metrics())
         watch.server.add(share("late", 0.5))
         name = violated("gpu-fractions", "double-reservation", "0.14.6", "false")
         watch.until(lambda: watch.metrics().get(name) == 1)
@@ -145,9 +145,9 @@ def test_violation_appears_with_its_defect_and_ends() -> None:
         assert watch.metrics()['kailab_invariant_violations_total{invariant="gpu-fractions"}'] == 1
         assert watch.metrics()[violated("gpu-fractions")] == 0
     (row,) = watch.events("violation")
-    assert (row["rule"], row["kai_version"], row["defects"]) == ("gpu-fractions", "0.14.1", ["double-reservation"])
+    assert (row["rule"], row["kai_version"], row["defects"]) == ("gpu-fractions", "0.14.0", ["double-reservation"])
     assert row["cured_in"] == ["0.14.6"]
-    assert "known defect of KAI 0.14.1" in row["evidence"][-1]
+    assert "known defect of KAI 0.14.0" in row["evidence"][-1]
     assert [one["subject"] for one in watch.events("violation ended")] == [row["subject"]]
 
 
@@ -158,7 +158,7 @@ def test_proven_defect_is_named_alone() -> None:
     with Watch(*CLUSTER, failed, *(component(app, "0.16.8") for app in COMPONENTS)) as watch:
         watch.until(lambda: 'kailab_kai_info{version="0.16.8"}' in watch.metrics())
         watch.server.add(share("late", 0.5, "g2"))
-        name = violated("reserved", "reservation-lost-on-retry", "0.17.0", "true")
+        name = violated("reserved", "reservation-lost-on-retry", "none", "true")
         watch.until(lambda: watch.metrics().get(name) == 1)
 
 

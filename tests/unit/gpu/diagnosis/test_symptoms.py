@@ -12,6 +12,7 @@ import pytest
 
 from lab.findings import PatternRule
 from lab.gpu.diagnosis.symptoms import FILES, NOT_HERE, STREAMS, TEXT, Evidence, in_text, match, normal, symptoms
+from lab.kai import facts, line_of
 from tests.integration.gpu_failure_cases import CASES as ON_A_LAB
 from tests.integration.gpu_failure_texts import CASES as IN_WORDS
 from tests.integration.gpu_failure_texts import DOCKER
@@ -121,3 +122,11 @@ def test_evidence_is_limited_in_lines_and_length() -> None:
 
 def test_long_log_without_symptoms_matches_nothing() -> None:
     assert in_text("\n".join(f"I1121 nothing happens {n}" for n in range(20000))) == ()
+
+
+def test_advice_on_the_reservation_class_names_the_value_of_each_chart() -> None:
+    text = symptoms()["reservation-nvml"].next
+    dead = "binder.resourceReservation.runtimeClassName"
+    for version in facts.releases():
+        assert line_of(version).helm.reservation_class in text
+        assert not facts.has_value(version, dead)
