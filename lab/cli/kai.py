@@ -7,14 +7,16 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Name, Ui, print_json
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, Ui, cluster_of, print_json
 from lab.cli.rehearsal import print_rehearsal, print_upgrade
 from lab.cli.signals import stopping
 from lab.kai import lines
+from lab.operations.kai.advise import advise as advice
 from lab.operations.kai.upgrade import roll_back
 from lab.operations.kai.upgrade import upgrade as rehearse
 from lab.session.lab import Lab
 from lab.ui import attach
+from lab.ui.kai_advice import render_kai_advice
 from lab.ui.kai_versions import render_kai_versions
 
 app = command_app(no_args_is_help=True)
@@ -22,9 +24,16 @@ app = command_app(no_args_is_help=True)
 
 @app.command(epilog="Examples: lab kai versions · lab kai versions --json")
 def versions(as_json: AsJson = False) -> None:
-    """List the version lines: releases, Kubernetes, queues, features and known defects."""
+    """List the version lines: releases, support, Kubernetes, queues, features and known defects."""
     known = tuple(lines().values())
     print_json(known) if as_json else render_kai_versions(known)
+
+
+@app.command(epilog="Examples: lab kai advise · lab kai advise --kubeconfig FILE --context CONTEXT --json")
+def advise(name: Name = None, kubeconfig: Kubeconfig = None, context: Context = None, as_json: AsJson = False) -> None:
+    """List the known defects, their cures and the support of the KAI that runs; changes nothing."""
+    found = advice(cluster_of(name, kubeconfig, context) or Lab.attach(name).cluster)
+    print_json(found) if as_json else render_kai_advice(found)
 
 
 @app.command(epilog="Examples: lab kai upgrade 0.17.0 · lab kai upgrade 0.17.0 --path 0.12.23,0.16.8 --no-suites")
