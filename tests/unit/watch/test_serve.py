@@ -152,13 +152,14 @@ def test_violation_appears_with_its_defect_and_ends() -> None:
 
 
 @pytest.mark.usefixtures("fast")
-def test_proven_defect_is_named_alone() -> None:
+def test_without_the_binders_log_each_possible_defect_is_named() -> None:
     failed = bind_request("late", "Succeeded")
     failed["status"]["reason"] = "the GPU did not answer"
     with Watch(*CLUSTER, failed, *(component(app, "0.16.8") for app in COMPONENTS)) as watch:
         watch.until(lambda: 'kailab_kai_info{version="0.16.8"}' in watch.metrics())
         watch.server.add(share("late", 0.5, "g2"))
-        name = violated("reserved", "reservation-lost-on-retry", "none", "true")
+        defects = "reservation-lost-on-retry,reservation-lost-in-storm"
+        name = violated("reserved", defects, "none", "false")
         watch.until(lambda: watch.metrics().get(name) == 1)
 
 
