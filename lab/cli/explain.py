@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, write_text
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, state_newer, write_text
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explain_evictions, explained, overview_of
 from lab.explain.owners import Ref
@@ -19,6 +19,7 @@ from lab.operations.explain import load, read, read_cluster
 from lab.report.queue_page import queue_page
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.kai_installation import installation
 from lab.ui.explain import render_evictions, render_explained, render_overview, render_workload
 from lab.ui.queues import render_queues
 from lab.ui.text_writer import Cell, render_table
@@ -76,6 +77,8 @@ def explain(
             fix="lab explain NAMESPACE/POD, lab explain KIND NAME, or lab explain --all",
         )
     clusters = _clusters(name, kubeconfig, context, snapshot, tenant or "", asked)
+    if (kai := installation(clusters.snapshot(tenant or ""))) is not None:
+        state_newer(kai.version)
     if save is not None:
         clusters.snapshot(tenant or "").save(save)
     if all_:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 
 from lab.config import LabSpec, resolve_spec
 from lab.errors import LabError, SpecError
+from lab.kai import line_of
 from lab.kube import Cluster
 from lab.objects.redact import redact
 from lab.serialization import document
@@ -66,6 +68,13 @@ def cluster_of(name: str | None, kubeconfig: Path | None, context: str | None) -
     if not kubeconfig.expanduser().is_file():
         raise SpecError(f"--kubeconfig {kubeconfig}: no such file", fix="name an existing kubeconfig file")
     return Cluster(kubeconfig.expanduser(), context)
+
+
+def state_newer(version: str) -> None:
+    """State on stderr that a KAI is newer than all releases that kailab knows, whose facts it gets."""
+    with suppress(SpecError):
+        if (line := line_of(version)).newer:
+            typer.echo(f"warning: {line.warning}", err=True)
 
 
 def required(require: list[str] | None) -> frozenset[str]:

@@ -84,6 +84,20 @@ def keys(version: str) -> Mapping[str, Key]:
     }
 
 
+_ANNOUNCED = re.compile(
+    r"nvidia\.com/container\.[^/]+\.(?:gpu-memory\.(?:request|limit)|gpus\.devices|gpu-compute\.mode)"
+    r"|kai\.scheduler/container\.[^/]+\.gpu-memory\.portion\.limit|gpu-fraction\.limit|gpu-memory\.limit"
+)
+
+
+def announced(key: str) -> str:
+    """The first minor that a label or annotation is announced for, after all releases with data; empty if none is.
+
+    Read in pkg/common/constants/constants.go and the page "NvFractions GPU Sharing" of KAI 0.18, not seen in a cluster.
+    """
+    return "0.18" if _ANNOUNCED.fullmatch(key) else ""
+
+
 def label(version: str, key: str) -> Key | None:
     """A label or annotation of a version; None if no component of that version names it."""
     return keys(version).get(key)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 
 from lab.findings import Finding
-from lab.kai import VersionLine, facts, line_of, release
+from lab.kai import facts, line_of, release
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, finding, rule
 from lab.lint.workloads import mapping
@@ -62,11 +62,16 @@ def unknown_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """A KAI key that this version does not have."""
     line, names = ctx.line, _known(ctx.line.version)
     for at, key, _ in _keys(manifest):
+        if minor := facts.announced(key):
+            if not line.newer:
+                what = f"KAI {line.version} ignores {key}: KAI {minor} announces it"
+                yield finding((*at, key), what, f"use KAI {minor} or newer, or the annotation gpu-fraction", "warning")
+            continue
         if not key.startswith(_PREFIXES) or key in names or key.startswith(line.keys.gpu_groups):
             continue
         if key.replace("_", "-").endswith(("gpu-fraction", "gpu-memory")):
             continue  # fraction-key-unknown reports it
-        if is_newer(line):
+        if line.newer:
             what = f"{key} is unknown to this release of kailab, which knows KAI up to {facts.releases()[-1]}"
             yield finding((*at, key), what, f"look for it in the documentation of KAI {line.version}", "note")
             continue
@@ -80,11 +85,6 @@ def unknown_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         elif having:
             what += f": KAI {having[-1]} was the last to read it"
         yield finding((*at, key), what, fix, "warning")
-
-
-def is_newer(line: VersionLine) -> bool:
-    """Whether a version is newer than all that kailab knows."""
-    return release(line.version) > release(facts.releases()[-1])
 
 
 @rule("label-as-annotation", "pkg/podgrouper: the queue is read from labels only")

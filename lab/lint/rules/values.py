@@ -10,7 +10,6 @@ from lab.findings import Finding
 from lab.kai import facts, lines, release
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, finding, rule
-from lab.lint.rules.keys import is_newer
 from lab.lint.workloads import mapping
 from lab.text import nearest
 
@@ -57,7 +56,7 @@ def unknown_value(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         key = ".".join(map(str, loc))
         if facts.has_value(version, key) or key in moved:  # kai-class-key reports those
             continue
-        if is_newer(ctx.line):
+        if ctx.line.newer:
             what = f"{key} is unknown to this release of kailab, which knows KAI up to {facts.releases()[-1]}"
             yield finding(loc, what, f"look for it in values.yaml of KAI {version}", "note")
             continue

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli import kubeconfig, logs, status
+from lab.cli.options import state_newer
 from lab.errors import NoLab
 from lab.session.session import Session
 
@@ -32,3 +33,15 @@ def test_running_lab_is_named_by_file_profile_or_name(
     done = CliRunner().invoke(command.app, words)  # type: ignore[attr-defined]
     assert asked == [name]
     assert isinstance(done.exception, NoLab)
+
+
+def test_kai_newer_than_all_known_is_stated_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    state_newer("0.18.3")
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err.count("KAI 0.18.3 is newer than all releases that kailab knows")) == ("", 1)
+
+
+@pytest.mark.parametrize("version", ["0.16.8", "0.16.9", "0.6.0", "", "latest"])
+def test_other_versions_of_kai_are_not_stated(version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    state_newer(version)
+    assert capsys.readouterr().err == ""

@@ -139,3 +139,19 @@ def test_keys_are_derived_from_go_sources(tmp_path: Path) -> None:
         "kai.scheduler/a": {"on": ["annotation"], "readers": ["pod-grouper"], "writers": []},
         "bare": {"on": ["label"], "readers": ["scheduler"], "writers": ["pod-grouper"]},
     }
+
+
+@pytest.mark.parametrize(
+    ("key", "minor"),
+    [
+        ("nvidia.com/container.main.gpu-memory.request", "0.18"),
+        ("nvidia.com/container.my.app.gpus.devices", "0.18"),
+        ("kai.scheduler/container.main.gpu-memory.portion.limit", "0.18"),
+        ("gpu-fraction.limit", "0.18"),
+        ("nvidia.com/gpu.memory", ""),
+        ("gpu-fraction", ""),
+    ],
+)
+def test_announced_keys(key: str, minor: str) -> None:
+    assert facts.announced(key) == minor
+    assert not facts.having("keys", key) or not minor

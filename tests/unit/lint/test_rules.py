@@ -282,3 +282,11 @@ def test_bad_yaml_names_line_and_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "--- \n", "- 1\n- 2\n", "just text\n", "kind: Pod\n", "kind: Pod\nspec: 3\n"])
 def test_odd_documents_are_no_trouble(text: str) -> None:
     lint(parse(text), NEW)
+
+
+@pytest.mark.parametrize(("version", "warned"), [("0.17.0", True), ("0.18.3", False)])
+def test_key_announced_for_a_newer_kai(version: str, warned: bool) -> None:
+    text = pod(note('nvidia.com/container.c.gpu-memory.request: "2Gi"'))
+    found = [one for one in lint(parse(text, "case.yaml"), LintContext(line_of(version))) if one.rule == "key-unknown"]
+    assert [one.severity for one in found] == (["warning"] if warned else [])
+    assert not found or "KAI 0.18 announces it" in found[0].what
