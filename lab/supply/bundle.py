@@ -147,7 +147,7 @@ class Bundle:
 def create(out: Path, items: Iterable[tuple[Item, str, Path]], progress: Progress) -> Bundle:
     """Write a bundle of (item, version, file) to a folder, or to a tar if the name ends in ``.tar``.
 
-    Raises LabError if ``out`` exists or cannot be written, or if a file differs from its recorded sum.
+    Raises LabError if ``out`` exists or cannot be written, or if a file of the cache differs from its recorded sum.
     """
     with alone(str(out.absolute())):
         if out.exists():
@@ -175,7 +175,9 @@ def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Progress)
     entries = []
     for number, (item, version, source) in enumerate(items, 1):
         progress(str(item), number, len(items))
-        if wrong := sums.damage(source, read=True):
+        # a file of the user may have changed since an earlier bundle
+        ours = source.absolute().is_relative_to(cache_root())
+        if ours and (wrong := sums.damage(source, read=True)):
             raise LabError(f"{item}: {source} is damaged: {wrong}", fix="run the command again: it is made again")
         suffix = {"image": ".tar", "chart": ".tgz"}.get(item.kind, "")
         slug = item.name.replace("/", "_").replace(":", "_")

@@ -172,6 +172,14 @@ def test_damaged_entry_does_not_get_into_a_bundle(entry: Path, tmp_path: Path) -
     assert not (tmp_path / "bundle").exists()
 
 
+def test_file_of_the_user_may_change_between_bundles(tmp_path: Path) -> None:
+    chart = tmp_path / "mine.tgz"
+    for number in range(2):
+        chart.write_text(f"chart {number}")
+        bundle = create(tmp_path / f"bundle-{number}", [(CHART, "1", chart)], lambda *_: None)
+        assert bundle.verify() == []
+
+
 def test_doctor_names_damaged_entries(entry: Path, runner: FakeRunner) -> None:
     from lab.host.checks import cache
     from lab.host.facts import HostFacts
