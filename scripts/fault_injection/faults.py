@@ -97,7 +97,12 @@ FAULTS = (
         "reclaim-off",
         "the shard's action reclaim is switched off",
         without_action("reclaim"),
-        {"test_reclaim.py": "borrowed and host", "test_elastic.py": "gives_back", "test_can_run.py": "after_evictions"},
+        {
+            "test_reclaim.py": "borrowed and host",
+            "test_elastic.py": "gives_back",
+            "test_can_run.py": "after_evictions",
+            "test_explained_questions.py": "",
+        },
         SHARDS,
     ),
     Fault(
