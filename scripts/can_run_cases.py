@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -35,6 +36,8 @@ from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 Json = dict[str, Any]
 _RUNS, _STAYS = 30.0, 9.0
 """Seconds in which a workload must be bound, or must stay pending and evict nothing."""
+_ACCOUNT = 30.0
+"""Seconds in which a new namespace gets its ServiceAccount, without which a Job's pods are refused and come late."""
 
 
 @dataclass
@@ -118,6 +121,8 @@ def run_case(lab: Lab, case: Case) -> Result:
     with temporary_queues(lab.cluster, lab.spec.name, case.queues) as names:
         space = WorkloadNamespace.open(lab.spec.name, lab.cluster, "can-run")
         try:
+            what = f"ServiceAccount of {space.namespace}"
+            lab.cluster.wait("ServiceAccount", bool, namespace=space.namespace, timeout=_ACCOUNT, what=what)
             space.submit(*(_in_queues(doc, names) for doc in case.running))
             _settled(space, len(case.running))
             new = _in_queues(case.new, names)
@@ -141,8 +146,8 @@ def run_case(lab: Lab, case: Case) -> Result:
                 round(time.monotonic() - start, 1),
             )
         finally:
-            space.empty("Job")
-            lab.cluster.delete("Namespace", space.namespace)
+            lab.cluster.delete_all("Job", space.namespace)
+            space.clear()
 
 
 def _settled(space: WorkloadNamespace, pods: int) -> None:
@@ -181,6 +186,12 @@ def _evicted(space: WorkloadNamespace, before: dict[str, str]) -> list[str]:
     return sorted(name for name, uid in before.items() if now.get(name) != uid)
 
 
+def _terminated(number: int, _: object) -> None:
+    """End by way of each ``finally``, which a second signal does not interrupt."""
+    signal.signal(number, lambda *_: None)
+    raise SystemExit(128 + number)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases; exit code 1 if an outcome differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -190,6 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="start no case after this time")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _terminated)
     lab = Lab.attach(options.name)
     gpus = sum(NodeView.of(obj).gpus for obj in lab.cluster.list("Node"))
     results: list[Result] = []

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, print_json
 from lab.errors import DoesNotRun, SpecError
-from lab.operations.can_run import can_run as judge
+from lab.operations.can_run import CanRun, judge
+from lab.operations.can_run import can_run as judge_now
+from lab.operations.explain import load
 from lab.session.lab import Lab
 from lab.ui.can_run import render_can_run
 
@@ -27,6 +29,7 @@ def can_run(
     tenant: Tenant = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    snapshot: Saved = None,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,13 +37,31 @@ def can_run(
 
     Exit code 0 if all of them run, 17 if one does not.
     """
+    if snapshot is not None:
+        if tenant or name or kubeconfig or context:
+            excluded = "--snapshot excludes --tenant, --name, --kubeconfig and --context"
+            raise SpecError(excluded, fix="omit the others")
+        result = judge(load(snapshot).host, files, namespace)
+    else:
+        result = _now(files, namespace, tenant, kubeconfig, context, name)
+    print_json(result) if as_json else render_can_run(result)
+    if not result.runs:
+        raise typer.Exit(DoesNotRun.exit_code)
+
+
+def _now(
+    files: list[Path],
+    namespace: str,
+    tenant: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    name: str | None,
+) -> CanRun:
+    """Read the cluster that the options name, and judge."""
     if tenant and kubeconfig is not None:
         raise SpecError("--tenant and --kubeconfig are mutually exclusive", fix="omit one of them")
     cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
     if cluster is None:
         lab = Lab.attach(name)
         cluster = lab.tenant(tenant) if tenant else lab.cluster
-    result = judge(cluster, files, namespace)
-    print_json(result) if as_json else render_can_run(result)
-    if not result.runs:
-        raise typer.Exit(DoesNotRun.exit_code)
+    return judge_now(cluster, files, namespace)

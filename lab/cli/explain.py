@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, state_newer, write_text
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, print_json, state_newer, write_text
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explain_evictions, explained, overview_of
 from lab.explain.owners import Ref
@@ -40,7 +40,6 @@ Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Its na
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Its tenant. Default: the lab's own cluster.")]
 All = Annotated[bool, typer.Option("--all", help="An overview of the whole lab and all problems in it.")]
 Rules = Annotated[bool, typer.Option("--rules", help="List all rules; needs no cluster.")]
-Saved = Annotated[Path | None, typer.Option("--snapshot", metavar="FILE", help="Read a snapshot instead of a cluster.")]
 Save = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Write the cluster's snapshot, without Secrets.")
 ]

@@ -35,6 +35,7 @@ Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Read any cluster instead of a lab.")
 ]
 Context = Annotated[str | None, typer.Option("--context", help="Context in --kubeconfig. Default: its current one.")]
+Saved = Annotated[Path | None, typer.Option("--snapshot", metavar="FILE", help="Read a snapshot instead of a cluster.")]
 
 
 def spec_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None) -> LabSpec:

@@ -139,20 +139,33 @@ def _reasons(world: World, session: SchedulingSession, workload: Workload, done:
         for node, why in list(world.nodes.mismatches(parts(workload.template)[1]).items())[:5]:
             yield f"node {node}: {why}"
         return
-    if too_large := _too_large(session, tasks[0]):
+    if too_large := _too_large(world, session, tasks[0]):
         yield too_large
         return
     yield _room(session, tasks)
     yield from _no_victims(session, job)
 
 
-def _too_large(session: SchedulingSession, task: Task) -> str:
-    """Return that no allowed node has enough GPUs for a pod; empty if one has."""
-    nodes = [session.uses[name] for name in task.nodes or () if name in session.uses]
-    most = max((use.machine.amounts.get(GPU_RESOURCE, 0.0) for use in nodes), default=0.0)
-    if task.gpu_devices <= most:
+def _too_large(world: World, session: SchedulingSession, task: Task) -> str:
+    """Return why no allowed node has enough GPUs for a pod, even without other workloads of KAI; empty if one has."""
+    nodes = [node for node in world.nodes.nodes if task.nodes is None or node.name in task.nodes]
+    usable = {node.name: session.uses[node.name].machine.amounts.get(GPU_RESOURCE, 0.0) for node in nodes}
+    if task.gpu_devices <= max(usable.values(), default=0.0):
         return ""
-    return f"a pod asks for {count(task.gpu_devices, 'GPU')}, and no allowed node has more than {most:g}"
+    asks = f"a pod asks for {count(task.gpu_devices, 'GPU')}, and"
+    for node in nodes:
+        if task.gpu_devices <= node.gpus:
+            held = node.gpus - usable[node.name]
+            return f"{asks} pods outside KAI's queues hold {held:g} of the {node.gpus} GPUs of node {node.name}"
+    for node in nodes:
+        if task.gpu_devices <= (capacity := int(node.capacity.get(GPU_RESOURCE, 0))):
+            return f"{asks} {capacity - node.gpus} of the {capacity} GPUs of node {node.name} are unhealthy"
+    most = max((max(node.gpus, int(node.capacity.get(GPU_RESOURCE, 0))) for node in nodes), default=0)
+    labelled = next((node.name for node in nodes if node.gpu_product), "")
+    if not most and labelled:
+        return f"{asks} node {labelled} has GPUs by its labels but offers none: look at its device plugin"
+    allowed = "" if len(nodes) == len(world.nodes.nodes) else "allowed "
+    return f"{asks} the largest {allowed}node has {most}" if most else f"{asks} no {allowed}node has GPUs"
 
 
 def _room(session: SchedulingSession, tasks: list[Task]) -> str:
@@ -273,6 +286,8 @@ def _fewer_gpus(workload: Workload, runs: Callable[..., bool]) -> Iterable[str]:
 
 def _estimates(world: World, workload: Workload, done: list[Outcome]) -> Iterable[str]:
     yield from workload.notes
+    if any(task.requests.mig for job in (*world.jobs, *workload.jobs) for task in job.tasks):
+        yield "MIG instances count as resources of nodes, but in the model do not use the GPUs of queues"
     version = world.kai.version if world.kai else ""
     if not version.startswith(MODELLED):
         yield f"the model follows KAI 0.16.8, and the cluster runs {version or 'an unknown version'}"

@@ -5,12 +5,12 @@ Source: pkg/podgrouper/podgrouper/plugins (defaultgrouper, deployment, job, kube
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from lab.lint.document import ManifestDocument
+from lab.lint.model import Manifest
+from lab.lint.workloads import PodTemplate, mapping, value_at
 from lab.objects.fields import Obj, annotations_of, labels_of, parts, whole
 from lab.objects.pod_requests import PodRequests
 from lab.prediction.model import NON_PREEMPTIBLE, Job, Task
@@ -18,14 +18,11 @@ from lab.prediction.reading import TASK_PRIORITY, World
 
 NEW = "9999"
 """Creation time of what does not exist yet: after everything else."""
-
-
-@dataclass(frozen=True)
-class Pods:
-    """Pods of one template in a workload."""
-
-    template: Obj
-    count: int
+_LEADERS = {"Master", "Chief", "Launcher", "leaderTemplate"}
+"""Replica types whose pods precede the others."""
+_KNATIVE = {"Service", "Configuration", "Revision"}
+_UNCOUNTED = {"DaemonSet", "TrainJob", "Workflow", "WorkflowTemplate", "CronWorkflow", *_KNATIVE}
+"""Kinds whose manifests do not give the number of pods at a time."""
 
 
 @dataclass(frozen=True)
@@ -54,47 +51,41 @@ def workloads(documents: Iterable[ManifestDocument], world: World, namespace: st
         world: the cluster.
         namespace: of manifests that name none.
     """
-    found = (_workload(one.data, one.file, world, namespace) for one in documents)
+    found = (_workload(Manifest(one.data, one), world, namespace) for one in documents)
     return tuple(workload for workload in found if workload is not None)
 
 
-def _workload(obj: Obj, file: str, world: World, namespace: str) -> Workload | None:
-    rows = [row for row in _pods(obj) if row.count > 0]
-    if not rows or str(parts(rows[0].template)[1].get("schedulerName") or "") != world.scheduler:
+def _workload(manifest: Manifest, world: World, namespace: str) -> Workload | None:
+    rows = sorted(enumerate(manifest.pods), key=lambda row: _LEADERS.isdisjoint(row[1].spec_at))
+    rows = [(at, pod) for at, pod in rows if _count(manifest, pod) > 0]
+    at = next((at for at, pod in rows if pod.scheduled_by(world.scheduler)), None)
+    if at is None:
         return None
-    kind, meta = str(obj.get("kind") or ""), parts(obj)[0]
-    space = str(meta.get("namespace") or namespace)
-    name = str(meta.get("name") or meta.get("generateName") or "unnamed")
-    owner = _owner(obj)
-    first = rows[0].template
-    queue = _label(owner, first, world.queue_key) or "default-queue"
-    pods = [(row.template, number) for row in rows for number in range(row.count)]
-    default = {"Deployment": "inference", "Notebook": "build"}.get(kind, "train")
-    priority, preemptible = _priority(owner, first, world, default)
-    alone = kind == "Deployment"
-    least = _minimum(obj, len(pods))
+    manifest = replace(manifest, number=at)
+    space, name = str(manifest.meta.get("namespace") or namespace), manifest.name or "unnamed"
+    title, identity = f"{manifest.kind} {space}/{name}", f"{space}/{manifest.kind.lower()}-{name}"
+    queue = _label(manifest, world.queue_key) or "default-queue"
+    priority, preemptible = _priority(manifest, world)
+    pods = [_pod(pod) for _, pod in rows for _ in range(_count(manifest, pod))]
+    first = _pod(manifest.pods[at])
 
-    def job(identity: str, members: list[tuple[Obj, int]], minimum: int) -> Job:
-        tasks = tuple(_task(t, f"{identity}-{at:05}", identity, world) for at, (t, _) in enumerate(members))
-        return Job(
-            identity,
-            queue,
-            tasks,
-            {"": minimum},
-            priority,
-            preemptible,
-            NEW,
-            f"{NEW}-{identity}",
-            f"{kind} {space}/{name}",
-        )
+    def job(name: str, members: list[Obj], minimum: int) -> Job:
+        tasks = tuple(_task(pod, f"{name}-{at:05}", name, world) for at, pod in enumerate(members))
+        return Job(name, queue, tasks, {"": minimum}, priority, preemptible, NEW, f"{NEW}-{name}", title)
 
-    identity = f"{space}/{kind.lower()}-{name}"
     jobs = (
         tuple(job(f"{identity}-{at:05}", [pod], 1) for at, pod in enumerate(pods))
-        if alone
-        else (job(identity, pods, least),)
+        if manifest.kind == "Deployment"
+        else (job(identity, pods, _minimum(manifest, len(pods), world)),)
     )
-    return Workload(f"{kind} {space}/{name}", file, jobs, first, tuple(_notes(obj, first)))
+    return Workload(title, manifest.document.file, jobs, first, tuple(_notes(manifest, first, pods)))
+
+
+def _pod(pod: PodTemplate) -> Obj:
+    """Return the pod of a template; an Argo template has one container, under its own key."""
+    own = [pod.spec[key] for key in ("container", "script") if isinstance(pod.spec.get(key), dict)]
+    spec = {"containers": own, **pod.spec}
+    return {"metadata": {**pod.meta, "labels": pod.labels, "annotations": pod.annotations}, "spec": spec}
 
 
 def _task(template: Obj, name: str, job: str, world: World) -> Task:
@@ -103,67 +94,32 @@ def _task(template: Obj, name: str, job: str, world: World) -> Task:
     return Task(name, job, PodRequests.of(template), world.nodes.allowed(spec), NEW, name, rank)
 
 
-def _owner(obj: Obj) -> Obj:
-    """Return the metadata whose labels the pod-grouper reads first."""
-    if obj.get("kind") == "CronJob":
-        return parts(_at(obj, "spec.jobTemplate") or {})[0]
-    return parts(obj)[0]
+def _label(manifest: Manifest, key: str) -> str:
+    found = manifest.label(key) if key else None
+    return found[1] if found else ""
 
 
-def _label(owner: Obj, template: Obj, key: str) -> str:
-    return labels_of(owner).get(key) or labels_of(parts(template)[0]).get(key) or "" if key else ""
-
-
-def _priority(owner: Obj, template: Obj, world: World, default: str) -> tuple[int, bool]:
-    keys = world.line.keys
-    named = _label(owner, template, keys.priority_class) or str(parts(template)[1].get("priorityClassName") or "")
+def _priority(manifest: Manifest, world: World) -> tuple[int, bool]:
+    keys, pod = world.line.keys, manifest.pod
+    named = _label(manifest, keys.priority_class) or str(pod.spec.get("priorityClassName") or "" if pod else "")
+    default = manifest.workload.priority if manifest.workload else "train"
     priority = world.priority_classes.get(named, world.priority_classes.get(default, 50))
-    declared = _label(owner, template, keys.preemptibility).lower()
+    declared = _label(manifest, keys.preemptibility).lower()
     return priority, declared == "preemptible" if declared else priority < NON_PREEMPTIBLE
 
 
-# Where the pods of each kind are, and how many
-
-_REPLICATED = {
-    "PyTorchJob": "pytorchReplicaSpecs",
-    "TFJob": "tfReplicaSpecs",
-    "XGBoostJob": "xgbReplicaSpecs",
-    "JAXJob": "jaxReplicaSpecs",
-    "MPIJob": "mpiReplicaSpecs",
-}
-
-
-def _pods(obj: Obj) -> Iterator[Pods]:
-    kind, spec = obj.get("kind"), parts(obj)[1]
-    if kind == "Pod":
-        yield Pods(obj, 1)
-    elif kind in _REPLICATED:
-        rows = spec.get(_REPLICATED[str(kind)]) or {}
-        for name in sorted(rows, key=lambda one: (one not in ("Master", "Chief", "Launcher"), one)):
-            yield Pods(rows[name].get("template") or {}, _number(rows[name].get("replicas"), 1))
-    elif kind == "JobSet":
-        for row in spec.get("replicatedJobs") or []:
-            inner = _at(row, "template.spec") or {}
-            yield Pods(inner.get("template") or {}, _number(row.get("replicas"), 1) * _parallel(inner))
-    elif kind == "LeaderWorkerSet":
-        workers = _at(spec, "leaderWorkerTemplate.workerTemplate") or {}
-        leader = _at(spec, "leaderWorkerTemplate.leaderTemplate") or workers
-        size = _number(_at(spec, "leaderWorkerTemplate.size"), 1)
-        yield Pods(leader, 1)
-        yield Pods(workers, size - 1)
-    elif kind in ("RayCluster", "RayJob", "RayService"):
-        cluster = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}.get(str(kind))
-        inner = (spec.get(cluster) or {}) if cluster else spec
-        yield Pods(_at(inner, "headGroupSpec.template") or {}, 1)
-        for row in inner.get("workerGroupSpecs") or []:
-            yield Pods(row.get("template") or {}, _number(row.get("replicas"), 1) * _number(row.get("numOfHosts"), 1))
-    elif kind == "CronJob":
-        inner = _at(spec, "jobTemplate.spec") or {}
-        yield Pods(inner.get("template") or {}, _parallel(inner))
-    elif kind == "Job":
-        yield Pods(spec.get("template") or {}, _parallel(spec))
-    elif parts(spec.get("template") or {})[1].get("containers"):
-        yield Pods(spec["template"], _number(spec.get("replicas"), 1))
+def _count(manifest: Manifest, pod: PodTemplate) -> int:
+    """Return how many pods of a template run at the same time: by the mappings around it, the innermost first."""
+    if "submitterPodTemplate" in pod.spec_at:
+        return 0  # a RayJob's, which starts after its cluster
+    if manifest.kind == "LeaderWorkerSet":
+        size = _number(value_at(manifest.spec, ("leaderWorkerTemplate", "size")), 1)
+        return 1 if "leaderTemplate" in pod.spec_at else size - (len(manifest.pods) > 1)
+    around = [mapping(value_at(manifest.obj, pod.spec_at[:n])) for n in range(len(pod.spec_at) - 1, -1, -1)]
+    replicas = next((here["replicas"] for here in around if "replicas" in here), pod.spec.get("instances"))
+    hosts = next((here["numOfHosts"] for here in around if "numOfHosts" in here), 1)
+    jobs = [here for here in around if "template" in here and ("parallelism" in here or "completions" in here)]
+    return _number(replicas, 1) * _number(hosts, 1) * (_parallel(jobs[0]) if jobs else 1)
 
 
 def _parallel(spec: Obj) -> int:
@@ -172,30 +128,24 @@ def _parallel(spec: Obj) -> int:
     return at_once if in_all is None else min(at_once, _number(in_all, at_once))
 
 
-def _minimum(obj: Obj, pods: int) -> int:
+def _minimum(manifest: Manifest, pods: int, world: World) -> int:
     """Return how many pods start together."""
-    kind, spec, meta = obj.get("kind"), parts(obj)[1], _owner(obj)
-    if kind in _REPLICATED:
-        return _number(_at(spec, "runPolicy.schedulingPolicy.minAvailable"), pods)
-    if kind in ("JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "RayService"):
-        return pods
-    if kind in ("Job", "CronJob"):
-        return max(1, _number(annotations_of(meta).get("kai.scheduler/batch-min-member"), 1))
-    return 1
+    kind, keys = manifest.workload, world.line.keys
+    if kind is None:
+        return 1
+    gang = kind.own_gang and kind.grouped_by(world.line, manifest.api.rpartition("/")[2])
+    least = manifest.annotations.get(keys.min_member) if kind.min_member and keys.min_member else None
+    if kind.minimum and gang:
+        least = value_at(manifest.obj, tuple(kind.minimum.split(".")))
+    return max(1, _number(least, pods if gang else 1))
 
 
-def _at(obj: Any, path: str) -> Any:
-    return functools.reduce(
-        lambda here, key: here.get(key) if isinstance(here, Mapping) else None, path.split("."), obj
-    )
-
-
-def _number(value: Any, default: int) -> int:
+def _number(value: object, default: int) -> int:
     found = whole(value)
     return default if found is None else found
 
 
-def _notes(obj: Obj, template: Obj) -> Iterator[str]:
+def _notes(manifest: Manifest, template: Obj, pods: Iterable[Obj]) -> Iterator[str]:
     """Yield what the model leaves out of this workload."""
     meta, spec, _ = parts(template)
     affinity = spec.get("affinity") or {}
@@ -207,8 +157,15 @@ def _notes(obj: Obj, template: Obj) -> Iterator[str]:
         yield "ResourceClaims (DRA) are not modelled"
     if any(volume.get("persistentVolumeClaim") for volume in spec.get("volumes") or []):
         yield "volumes may limit the nodes further"
-    annotations = {**annotations_of(meta), **annotations_of(parts(obj)[0])}
+    annotations = {**annotations_of(meta), **manifest.annotations}
     if any(key.startswith("kai.scheduler/topology") for key in annotations):
         yield "topology constraints are not modelled"
-    if obj.get("kind") in ("JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "RayService"):
-        yield f"the subgroups of a {obj.get('kind')} count as one gang of all its pods"
+    if any(not parts(pod)[1].get("containers") for pod in pods):
+        yield "pods whose manifest lists no containers count as ones without requests"
+    kind = manifest.workload
+    if manifest.kind in _UNCOUNTED:
+        yield f"the manifest of a {manifest.kind} does not give the number of pods: one per template counts"
+    if kind and kind.own_gang and not kind.minimum:
+        yield f"the subgroups of a {manifest.kind} count as one gang of all its pods"
+        if _number(manifest.spec.get("replicas"), 1) > 1:
+            yield f"one of the {manifest.spec['replicas']} replicas counts"

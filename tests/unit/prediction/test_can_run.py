@@ -128,8 +128,48 @@ def test_not_preemptible_needs_quota(ask: Any) -> None:
 
 def test_too_many_gpus_for_any_node(ask: Any) -> None:
     (answer,) = ask(world(), gpu_pod("p", gpus=8, queue="a")).answers
-    assert answer.reasons == ("a pod asks for 8 GPUs, and no allowed node has more than 4",)
+    assert answer.reasons == ("a pod asks for 8 GPUs, and the largest node has 4",)
     assert answer.changes == ("ask for 4 GPUs per pod",)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "why"),
+    [
+        (3, "a pod asks for 3 GPUs, and 2 of the 4 GPUs of node w1 are unhealthy"),
+        (5, "a pod asks for 5 GPUs, and the largest allowed node has 4"),
+    ],
+)
+def test_unhealthy_gpus_are_the_reason(ask: Any, gpus: int, why: str) -> None:
+    sick, other = node("w1", 2), node("w2", 8, [{"key": "k", "effect": "NoSchedule"}])
+    sick["status"]["capacity"] = {"nvidia.com/gpu": "4"}
+    (answer,) = ask(world(nodes=(sick, other)), gpu_pod("p", gpus=gpus, queue="a")).answers
+    assert answer.reasons == (why,)
+
+
+def test_gpus_of_other_schedulers_are_the_reason(ask: Any) -> None:
+    foreign = running("f", "a", "w1")[0]
+    foreign["spec"]["schedulerName"] = "default-scheduler"
+    snapshot = world((foreign, {"metadata": {"name": "none"}}), nodes=(node("w1", 4),))
+    (answer,) = ask(snapshot, gpu_pod("p", gpus=4, queue="a")).answers
+    assert answer.reasons == ("a pod asks for 4 GPUs, and pods outside KAI's queues hold 1 of the 4 GPUs of node w1",)
+
+
+@pytest.mark.parametrize(
+    ("product", "why"),
+    [("H100", "node w1 has GPUs by its labels but offers none: look at its device plugin"), ("", "no node has GPUs")],
+)
+def test_gpus_that_no_node_offers(ask: Any, product: str, why: str) -> None:
+    bare = node("w1", 0)
+    bare["metadata"]["labels"]["nvidia.com/gpu.product"] = product
+    (answer,) = ask(world(nodes=(bare,)), gpu_pod("p", queue="a")).answers
+    assert answer.reasons == (f"a pod asks for 1 GPU, and {why}",)
+
+
+def test_mig_is_an_estimate(ask: Any) -> None:
+    pod = gpu_pod("p", queue="a")
+    assert not any("MIG" in text for text in ask(world(), pod).answers[0].estimates)
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-1g.5gb": 1}
+    assert any("MIG" in text for text in ask(world(), pod).answers[0].estimates)
 
 
 def test_taints_are_the_reason(ask: Any) -> None:
@@ -171,7 +211,12 @@ def test_estimates_name_what_is_not_modelled(ask: Any) -> None:
 def test_pytorch_job_is_one_gang(ask: Any) -> None:
     template = {k: v for k, v in gpu_pod("p", queue="a").items() if k in ("metadata", "spec")}
     spec = {"Master": {"replicas": 1, "template": template}, "Worker": {"replicas": 8, "template": template}}
-    doc = {"kind": "PyTorchJob", "metadata": {"name": "t"}, "spec": {"pytorchReplicaSpecs": spec}}
+    doc = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "t"},
+        "spec": {"pytorchReplicaSpecs": spec},
+    }
     (answer,) = ask(world(), doc).answers
     assert (answer.pods, answer.verdict) == (9, "no")
     assert "ask for 8 pods" in answer.changes
@@ -184,7 +229,7 @@ def test_a_file_without_pods_of_kai_is_an_error(ask: Any) -> None:
 
 def test_text_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = world(*full("b"))
-    monkeypatch.setattr(command, "judge", lambda _, files, namespace: judge(snapshot, files, namespace))
+    monkeypatch.setattr(command, "judge_now", lambda _, files, namespace: judge(snapshot, files, namespace))
     monkeypatch.setattr(command, "cluster_of", lambda *_: object())
     file = tmp_path / "p.yaml"
     for pods, code in ((1, 0), (9, 17)):
@@ -196,3 +241,14 @@ def test_text_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     file.write_text(yaml.safe_dump(gpu_pod("p", queue="a")))
     render_can_run(judge(snapshot, [file]), TextWriter(Console(file=page, width=200)))
     assert "runs after evictions, by reclaim" in page.getvalue()
+
+
+def test_a_saved_snapshot_excludes_other_clusters(tmp_path: Path) -> None:
+    saved, file = tmp_path / "saved.json.gz", tmp_path / "p.yaml"
+    world(*full("b")).save(saved)
+    file.write_text(yaml.safe_dump(gpu_pod("p", gpus=9, queue="a")))
+    words = [str(file), "--snapshot", str(saved)]
+    done = CliRunner().invoke(command.app, words)
+    assert (done.exit_code, "the largest node has 4" in " ".join(done.output.split())) == (17, True)
+    for other in ("--tenant", "--name", "--kubeconfig", "--context"):
+        assert isinstance(CliRunner().invoke(command.app, [*words, other, "x"]).exception, SpecError)
