@@ -58,7 +58,8 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
 
 def _sources() -> dict[str, Path]:
     """The files of this package, by their path in it."""
-    found = {path.relative_to(_PACKAGE): path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind)}
+    kinds = ("*.py", "*.toml", "*.json")
+    found = {path.relative_to(_PACKAGE): path for kind in kinds for path in _PACKAGE.rglob(kind)}
     return {str(name): found[name] for name in sorted(found) if name.parts[0] not in _NOT_CODE}
 
 

@@ -38,6 +38,20 @@ def test_program_imports_only_what_the_image_has() -> None:
     assert CATALOGUE.rootfs["watch"].packages == ("python3", "python3-tenacity", "python3-urllib3")
 
 
+@pytest.mark.processes(Path(sys.executable).name)
+def test_image_has_the_data_that_the_program_reads(tmp_path: Path) -> None:
+    for name in watch_image._sources():
+        copy = tmp_path / "lab" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((Path(watch_image.__file__).parents[1] / name).read_bytes())
+    read = "import lab.kai; print(lab.kai.__file__, lab.kai.line_of('0.16.8').keys.queue)"
+    env = {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", read], capture_output=True, text=True, check=False, cwd=tmp_path, env=env
+    )
+    assert done.stdout.split() == [str(tmp_path / "lab/kai/__init__.py"), "kai.scheduler/queue"], done.stderr
+
+
 def test_archive_has_the_program_readable_for_its_user(
     runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
