@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from scripts.kai_facts.go_source import GoSource
 from scripts.kai_facts.keys import keys
 from scripts.kai_facts.tree import facts_of
 
+ROOT = Path(__file__).parents[3]
 TREES = os.environ.get("KAILAB_KAI_TREES", "")
 
 
@@ -29,6 +31,12 @@ def test_all_releases_of_0_7_to_0_17_have_data() -> None:
 def test_data_has_the_recorded_fingerprint(version: str) -> None:
     found = {topic: facts.at(topic, version) for topic in facts.topics()}
     assert facts.fingerprint(found) == facts.recorded_fingerprint(version), "derive the data again, do not edit it"
+
+
+def test_messages_are_those_of_rules_that_exist() -> None:
+    rules = tomllib.loads((ROOT / "lab/explain/messages.toml").read_text())
+    named = {rule for version in facts.releases() for rule in facts.at("messages", version)}
+    assert named <= rules.keys(), "rules have changed: derive the data again"
 
 
 @pytest.mark.skipif(not TREES, reason="KAILAB_KAI_TREES names no folder with KAI's source trees")
