@@ -58,7 +58,7 @@ def doctor(
 def _examine(described: LabSpec | None, name: str | None, as_json: bool) -> None:
     spec, lab = _target(described, name)
     if spec.scheduler != "default":
-        state_newer(spec.kai.version)
+        state_newer(spec.kai.version, spec.cluster.kubernetes)
     here = examine(HostRunner(), spec)
     seen = diagnose(lab.context("doctor")) if lab is not None else None
     found = (*here.symptoms, *(seen.symptoms if seen else ()))

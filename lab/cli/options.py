@@ -71,11 +71,13 @@ def cluster_of(name: str | None, kubeconfig: Path | None, context: str | None) -
     return Cluster(kubeconfig.expanduser(), context)
 
 
-def state_newer(version: str) -> None:
-    """State on stderr that a KAI is newer than all releases that kailab knows, whose facts it gets."""
+def state_newer(version: str, kubernetes: str = "") -> None:
+    """State on stderr that a KAI is newer than all that kailab knows, or is not validated with this Kubernetes."""
     with suppress(SpecError):
-        if (line := line_of(version)).newer:
-            typer.echo(f"warning: {line.warning}", err=True)
+        line = line_of(version)
+        doubts = (line.warning if line.newer else "", line.outside(kubernetes) if kubernetes else "")
+        for doubt in filter(None, doubts):
+            typer.echo(f"warning: {doubt}", err=True)
 
 
 def required(require: list[str] | None) -> frozenset[str]:
