@@ -58,14 +58,21 @@ def _traces(cluster: Cluster) -> Iterator[str]:
         for obj in cluster.list(kind):
             meta, spec, _ = parts(obj)
             yield f"{kind} {meta['namespace']}/{meta['name']} with {spec.get('replicas')} replicas"
-    for secret in cluster.list("Secret", labels="owner=helm"):
-        labels = labels_of(secret["metadata"])
-        if labels.get("status") != "superseded":
-            yield f"Helm release {secret['metadata']['namespace']}/{labels.get('name')} is {labels.get('status')}"
+    yield from _releases(cluster)
     for pod in cluster.list("Pod"):
         meta = parts(pod)[0]
         if not meta.get("ownerReferences") and "deletionTimestamp" not in meta:
             yield f"Pod {meta['namespace']}/{meta['name']}"
+
+
+def _releases(cluster: Cluster) -> Iterator[str]:
+    """The state of each Helm release: that of its newest revision, since earlier ones are history."""
+    newest: dict[str, tuple[int, str]] = {}
+    for secret in cluster.list("Secret", labels="owner=helm"):
+        labels = labels_of(secret["metadata"])
+        name = f"{secret['metadata']['namespace']}/{labels['name']}"
+        newest[name] = max(newest.get(name, (0, "")), (int(labels["version"]), labels["status"]))
+    yield from (f"Helm release {name} is {status}" for name, (_, status) in newest.items())
 
 
 def traces_on_machine(paths: LabPaths) -> frozenset[str]:
