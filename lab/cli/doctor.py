@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of, state_newer
+from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of, warn_about_kai
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
 from lab.gpu.diagnosis.anonymize import portable
@@ -58,7 +58,7 @@ def doctor(
 def _examine(described: LabSpec | None, name: str | None, as_json: bool) -> None:
     spec, lab = _target(described, name)
     if spec.scheduler != "default":
-        state_newer(spec.kai.version, spec.cluster.kubernetes)
+        warn_about_kai(spec.kai.version, spec.cluster.kubernetes)
     here = examine(HostRunner(), spec)
     seen = diagnose(lab.context("doctor")) if lab is not None else None
     found = (*here.symptoms, *(seen.symptoms if seen else ()))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, print_json, state_newer, write_text
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, print_json, warn_about_kai, write_text
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explain_evictions, explained, overview_of
 from lab.explain.owners import Ref
@@ -77,7 +77,7 @@ def explain(
         )
     clusters = _clusters(name, kubeconfig, context, snapshot, tenant or "", asked)
     if (kai := installation(clusters.snapshot(tenant or ""))) is not None:
-        state_newer(kai.version)
+        warn_about_kai(kai.version)
     if save is not None:
         clusters.snapshot(tenant or "").save(save)
     if all_:

@@ -71,7 +71,7 @@ def cluster_of(name: str | None, kubeconfig: Path | None, context: str | None) -
     return Cluster(kubeconfig.expanduser(), context)
 
 
-def state_newer(version: str, kubernetes: str = "") -> None:
+def warn_about_kai(version: str, kubernetes: str = "") -> None:
     """State on stderr that a KAI is newer than all that kailab knows, or is not validated with this Kubernetes."""
     with suppress(SpecError):
         line = line_of(version)

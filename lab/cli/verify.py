@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, state_newer
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, warn_about_kai
 from lab.cli.signals import stopping
 from lab.errors import LabError, NotProven, WaitTimeout
 from lab.invariants import InvariantReport, Scope, scopes_of
@@ -46,7 +46,7 @@ def verify(
     """
     scopes, title, cancel, lab = _scopes(name, kubeconfig, context)
     for version in sorted({scope.kai_version for scope in scopes}):
-        state_newer(version)
+        warn_about_kai(version)
     removed, unknown = _tidy(lab) if lab else ((), ())
 
     def settling(breaches: int) -> None:

@@ -98,23 +98,11 @@ class SchedulingSession:
 
     def asked(self, tasks: Iterable[Task]) -> Vector:
         """Return what tasks request; gpu-memory as a share of the smallest GPU."""
-        total = ZERO
-        for task in tasks:
-            total = add(total, task.vector)
-            if task.by_memory and self.smallest_gpu:
-                share = task.gpu_devices * (task.requests.gpu_memory or 0) / self.smallest_gpu
-                total = add(total, (0.0, 0.0, share))
-        return total
+        return _asked(tasks, self.smallest_gpu)
 
     def asked_at_least(self, tasks: Iterable[Task]) -> Vector:
         """Return what tasks request; gpu-memory as a share of the largest GPU, as checks of bounds count."""
-        total = ZERO
-        for task in tasks:
-            total = add(total, task.vector)
-            if task.by_memory and self.largest_gpu:
-                share = task.gpu_devices * (task.requests.gpu_memory or 0) / self.largest_gpu
-                total = add(total, (0.0, 0.0, share))
-        return total
+        return _asked(tasks, self.largest_gpu)
 
     def held(self, job: Job) -> Vector:
         """Return what the running tasks of a job request."""
@@ -185,3 +173,13 @@ class SchedulingSession:
     def _count(self, job: Job, amounts: Vector, sign: int) -> None:
         self.queues.hold(job.queue, amounts, preemptible=job.preemptible, sign=sign)
         self._undo.append(lambda: self.queues.hold(job.queue, amounts, preemptible=job.preemptible, sign=-sign))
+
+
+def _asked(tasks: Iterable[Task], gpu: float) -> Vector:
+    """What tasks request; gpu-memory as a share of a GPU of this many MiB, or none if no node has one."""
+    total = ZERO
+    for task in tasks:
+        total = add(total, task.vector)
+        if task.by_memory and gpu:
+            total = add(total, (0.0, 0.0, task.gpu_devices * (task.requests.gpu_memory or 0) / gpu))
+    return total

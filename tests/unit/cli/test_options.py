@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli import kubeconfig, logs, status
-from lab.cli.options import state_newer
+from lab.cli.options import warn_about_kai
 from lab.errors import NoLab
 from lab.session.session import Session
 
@@ -36,19 +36,19 @@ def test_running_lab_is_named_by_file_profile_or_name(
 
 
 def test_kai_newer_than_all_known_is_stated_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    state_newer("0.18.3")
+    warn_about_kai("0.18.3")
     seen = capsys.readouterr()
     assert (seen.out, seen.err.count("KAI 0.18.3 is newer than all releases that kailab knows")) == ("", 1)
 
 
 def test_kubernetes_that_kai_is_not_validated_with_is_stated(capsys: pytest.CaptureFixture[str]) -> None:
-    state_newer("0.14.7", "1.36.1")
-    state_newer("0.14.7", "1.34.4")
+    warn_about_kai("0.14.7", "1.36.1")
+    warn_about_kai("0.14.7", "1.34.4")
     expected = "warning: KAI 0.14.7 is validated with Kubernetes 1.31 to 1.35, not 1.36.1\n"
     assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize("version", ["0.16.8", "0.16.9", "0.6.0", "", "latest"])
 def test_other_versions_of_kai_are_not_stated(version: str, capsys: pytest.CaptureFixture[str]) -> None:
-    state_newer(version)
+    warn_about_kai(version)
     assert capsys.readouterr().err == ""
