@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shutil
 import sys
+import tempfile
+import tomllib
 from pathlib import Path
 
 import nox
 
 nox.options.default_venv_backend = "none"  # sessions share two environments, made by environment() below
+
+# a command starts 0.4 s later where Python may not keep what it compiled
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # nox kills an interrupted program after 0.3 s; a lab needs time to stop at a point where it can resume
 PATIENT = {"interrupt_timeout": 120.0, "terminate_timeout": 60.0}
@@ -31,44 +38,33 @@ def environment(session: nox.Session, extra: str = "test") -> Path:
     return home / "bin"
 
 
+def fresh(session: nox.Session, home: Path, *packages: str, python: str = sys.executable) -> Path:
+    """Programs of a new environment with these packages."""
+    session.run(python, "-m", "venv", "--clear", str(home), external=True)
+    programs = home.resolve() / "bin"
+    session.run(str(programs / "python"), "-m", "pip", "install", "-q", *packages)
+    return programs
+
+
 @nox.session(name="lab-up", default=False)
 def lab_up(session: nox.Session) -> None:
-    """Bring the lab up (arguments go to 'lab up')."""
+    """Bring the lab up (arguments go to 'kailab up')."""
     programs = environment(session)
-    session.run(str(programs / "lab"), "up", *session.posargs, **PATIENT)
+    session.run(str(programs / "kailab"), "up", *session.posargs, **PATIENT)
 
 
 @nox.session(name="lab-down", default=False)
 def lab_down(session: nox.Session) -> None:
-    """Remove the lab (arguments go to 'lab down')."""
+    """Remove the lab (arguments go to 'kailab down')."""
     programs = environment(session)
-    session.run(str(programs / "lab"), "down", *session.posargs, **PATIENT)
+    session.run(str(programs / "kailab"), "down", *session.posargs, **PATIENT)
 
 
 @nox.session(default=False)
 def e2e(session: nox.Session) -> None:
-    """Run the suites against the running lab (arguments go to pytest)."""
+    """Run the suites against the running lab (arguments go to 'kailab e2e')."""
     programs = environment(session)
-    artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
-    args = [f"--lab{arg[1:]}" if arg.split("=")[0] == "--require" else arg for arg in session.posargs]
-    session.run(
-        str(programs / "python"),
-        "-m",
-        "pytest",
-        "tests/e2e",
-        "--timeout",
-        "300",
-        "-n",
-        "2",
-        "--dist",
-        "loadgroup",
-        "--no-loadscope-reorder",  # lab/pytest_plugin/scheduling.py sets the order
-        f"--junitxml={artifacts}/junit.xml",
-        f"--lab-report={artifacts}/report.html",
-        f"--lab-artifacts={artifacts}",
-        *args,
-        **PATIENT,
-    )
+    session.run(str(programs / "kailab"), "e2e", *session.posargs, **PATIENT)
 
 
 @nox.session(default=False)
@@ -97,6 +93,42 @@ def unit(session: nox.Session) -> None:
     """Unit tests: seconds, no cluster (arguments go to pytest)."""
     programs = environment(session)
     session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", *session.posargs)
+
+
+@nox.session(default=False)
+def lowest(session: nox.Session) -> None:
+    """Unit tests with the oldest dependencies that pyproject.toml allows (arguments go to pytest)."""
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    bounds = [re.fullmatch(r"([\w-]+).*?>=([\d.]+).*", one) for one in wanted]
+    constraints = Path(".nox", "lowest.txt")
+    constraints.parent.mkdir(exist_ok=True)
+    constraints.write_text("".join(f"{one[1]}=={one[2]}.*\n" for one in bounds if one))
+    programs = fresh(session, Path(".nox", "kailab-lowest"), "-e", ".[test]", "-c", str(constraints))
+    # the recorded help pages are those of the newest typer
+    tests = ["tests/unit", "--ignore=tests/unit/cli/test_golden.py", "-q", "-n", "2"]
+    session.run(str(programs / "python"), "-m", "pytest", *tests, *session.posargs)
+
+
+@nox.session(default=False)
+def package(session: nox.Session) -> None:
+    """Build sdist and wheel, check them, and use the wheel in an empty folder with each Python that is installed."""
+    dist = Path(".nox", "dist").resolve()
+    shutil.rmtree(dist, ignore_errors=True)
+    tools = fresh(session, Path(".nox", "kailab-package"), "build", "twine")
+    session.run(str(tools / "python"), "-m", "build", "--outdir", str(dist), ".")
+    session.run(str(tools / "twine"), "check", "--strict", *map(str, dist.iterdir()))
+    (wheel,) = dist.glob("*.whl")
+    for version in ("3.11", "3.12", "3.13", "3.14"):
+        if (python := shutil.which(f"python{version}")) is None:
+            session.warn(f"Python {version} is not installed: the wheel is not tested with it")
+            continue
+        home = Path(".nox", f"kailab-wheel-{version}")
+        programs = fresh(session, home, f"kailab-cli[test] @ {wheel.as_uri()}", python=python)
+        with tempfile.TemporaryDirectory() as empty, session.chdir(empty):  # outside: pytest would find this project
+            session.run(str(programs / "kailab"), "--version")
+            session.run(str(programs / "kailab"), "schema", silent=True)
+            session.run(str(programs / "python"), "-m", "pytest", "--pyargs", "lab.suites", "--collect-only", "-q")
 
 
 @nox.session(default=False)
@@ -150,6 +182,16 @@ def types(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Time a warm 'lab up' against a plain script of the same commands (arguments go to scripts/bench/bench.py)."""
+    """Measure kailab: up against a plain script, status, tenants, e2e (arguments go to scripts/bench)."""
     programs = environment(session)
-    session.run(str(programs / "python"), "-m", "scripts.bench.bench", *session.posargs, **PATIENT)
+    session.run(str(programs / "python"), "-m", "scripts.bench", *session.posargs, **PATIENT)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into site/, check its links, and look at it in Chromium if that is installed."""
+    programs = environment(session, "docs")
+    python = str(programs / "python")
+    session.run(python, "-m", "mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run(python, "-m", "scripts.docs.check_site")
+    session.run(python, "-m", "pytest", "tests/integration/test_site_browser.py", "-q", "-rs", *session.posargs)

@@ -1,6 +1,6 @@
 """kailab: an end-to-end lab for GPU scheduling on Kubernetes.
 
-The public names are imported on first use, so that ``lab --help`` stays quick.
+The public names are imported on first use, so that ``kailab --help`` stays quick.
 """
 
 from __future__ import annotations

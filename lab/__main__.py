@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from lab.errors import LabError
 from lab.objects.redact import redact
@@ -17,7 +18,7 @@ def main() -> None:
     try:
         from lab.cli.app import app
 
-        app(prog_name="lab")
+        app(prog_name="lab" if Path(sys.argv[0]).name == "lab" else "kailab")
     except LabError as error:
         if debug:
             raise
@@ -40,7 +41,7 @@ def main() -> None:
         if debug:
             raise
         print(  # noqa: T201
-            f"lab: unexpected error: {type(error).__name__}: {error}\n"
+            f"kailab: unexpected error: {type(error).__name__}: {error}\n"
             "  next: run the same command with --debug and report the traceback",
             file=sys.stderr,
         )

@@ -60,7 +60,7 @@ class HostNotReady(LabError, code=4, title="host"):
 
 
 class StepFailed(LabError, code=5, title="step"):
-    """A step of the plan failed; the lab can be resumed with ``lab up``."""
+    """A step of the plan failed; the lab can be resumed with ``kailab up``."""
 
 
 class WaitTimeout(LabError, code=6, title="timeout"):
@@ -68,7 +68,7 @@ class WaitTimeout(LabError, code=6, title="timeout"):
 
 
 class Leftovers(LabError, code=7, title="leftovers"):
-    """After ``lab down`` something of the lab still exists."""
+    """After ``kailab down`` something of the lab still exists."""
 
 
 class Busy(LabError, code=8, title="busy"):
@@ -138,7 +138,7 @@ EXIT_CODES: dict[int, str] = {
     0: "done",
     1: "unexpected error (with --debug: a traceback)",
     **{
-        cls.exit_code: (cls.__doc__ or "").splitlines()[0].rstrip(".")
+        cls.exit_code: (cls.__doc__ or "").splitlines()[0].rstrip(".").replace("``", "")
         for cls in LabError.__subclasses__()
         if cls.__module__ == __name__
     },

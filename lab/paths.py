@@ -121,7 +121,7 @@ class LabPaths:
 
     @property
     def spec(self) -> Path:
-        """The lab file as resolved by the last ``lab up``."""
+        """The lab file as resolved by the last ``kailab up``."""
         return self.root / "lab.json"
 
     @property
@@ -130,13 +130,18 @@ class LabPaths:
         return self.root / "owner"
 
     @property
+    def paused(self) -> Path:
+        """Exists from ``kailab pause`` until the lab's nodes have continued."""
+        return self.root / "paused"
+
+    @property
     def volumes(self) -> Path:
         """Data of the lab's PersistentVolumes, which all of its nodes mount; pods write it as root."""
         return self.root / "volumes"
 
     @property
     def lock(self) -> Path:
-        """Lock file for the process that changes the lab. ``lab down`` removes ``root``, so it is elsewhere."""
+        """Lock file for the process that changes the lab. ``kailab down`` removes ``root``, so it is elsewhere."""
         return state_root() / "locks" / f"{self.name}.lock"
 
     @property
@@ -159,10 +164,15 @@ class LabPaths:
 
     @property
     def runs(self) -> Path:
-        """Folder of run records, the source of the estimates of ``lab plan``."""
+        """Folder of run records, the source of the estimates of ``kailab plan``."""
         return state_root() / "runs" / self.name
 
 
 def host_journal() -> Path:
     """Journal of changes to the machine and how to undo them; shared by all labs."""
     return state_root() / "host.jsonl"
+
+
+def host_lock() -> Path:
+    """Lock file for the process that changes the machine, so that two labs do not do it at once."""
+    return state_root() / "host.lock"

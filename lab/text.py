@@ -11,6 +11,12 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def mebibytes(size: int) -> str:
+    """A number of bytes: ``0.3 MiB``, ``42 MiB``, ``1.2 GiB``."""
+    mib = size / (1 << 20)
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB" if mib >= 10 else f"{mib:.1f} MiB"
+
+
 def one_line(text: str, longest: int = 300) -> str:
     """The text with single spaces, cut after ``longest`` characters."""
     line = " ".join(text.split())
@@ -43,3 +49,14 @@ def perhaps(word: str, known: Iterable[str]) -> str:
     """``; perhaps you meant 'x'?`` if a known word is similar, otherwise the empty string."""
     near = nearest(word, known, 0.65)
     return f"; perhaps you meant '{near}'?" if near else ""
+
+
+def workflow_command(name: str, text: str, **properties: str | int) -> str:
+    """A line for GitHub Actions, such as an annotation at ``file`` and ``line`` (actions/toolkit, command.ts)."""
+
+    def escaped(value: str) -> str:
+        return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+    given = {key: escaped(str(value)).replace(":", "%3A").replace(",", "%2C") for key, value in properties.items()}
+    words = ",".join(f"{key}={value}" for key, value in given.items())
+    return f"::{name}{f' {words}' if words else ''}::{escaped(text)}\n"

@@ -61,6 +61,7 @@ def rows(kubernetes: str) -> list[Row]:
             if binary.release:
                 pin = catalogue.pin(Item("binary", binary.name), binary.version)
                 found.append(Row(binary.release, pin, partial(checksum, binary.release, binary.checksum)))
+            found += [Row(url, catalogue.pins.get(url, ""), partial(checksum, url, "")) for url in binary.packages]
     catalogue = table.load(kubernetes)
     for name, chart in catalogue.charts.items():
         item = Item("chart", name)

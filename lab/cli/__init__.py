@@ -1,1 +1,1 @@
-"""The ``lab`` command, one module per command: arguments → ``lab.operations`` → ``lab.ui`` and an exit code."""
+"""The ``kailab`` command, one module per command: arguments → ``lab.operations`` → ``lab.ui`` and an exit code."""

@@ -1,8 +1,13 @@
-"""The ``lab`` command."""
+"""The ``kailab`` command."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from lab.cli.lazy import lazy_group
+from lab.version import VERSION
 
 app = lazy_group(
     "lab.cli",
@@ -15,9 +20,13 @@ app = lazy_group(
         "watch": "Watch a live KAI from inside its cluster: invariants as Prometheus metrics, canary pods, alerts.",
         "doctor": "Check this machine and the GPUs of the running lab, with a fix for each problem.",
         "report": "Write an HTML page: the lab's facts and GPUs, how it came up, the last run of its suites.",
+        "try": "Bring up the smallest lab with KAI, let two pods share its GPU, and explain why a third waits.",
         "up": "Bring the lab up, or finish what an earlier run began.",
         "plan": "Show every step, its changes to this machine, and the source of each item.",
         "status": "Show the state of each step, the tenants and the kubeconfigs.",
+        "pause": "Freeze the nodes of a running lab: it uses no processor time, and keeps its memory and all pods.",
+        "resume": "Continue a paused lab, and wait until its nodes are Ready.",
+        "e2e": "Run the suites against the running lab.",
         "down": "Remove the lab in any state, and verify that nothing is left.",
         "logs": "Collect events, objects and logs of the lab into a folder, within a time limit.",
         "kubeconfig": "Print the path of a kubeconfig of the lab.",
@@ -32,5 +41,19 @@ app = lazy_group(
     },
     help="A lab for GPU scheduling on Kubernetes: kind, GPUs, KAI Scheduler, queues and vClusters from one file.",
     add_completion=True,
-    epilog="'lab exit-codes' lists the exit codes. --debug shows a traceback.",
+    epilog="'kailab exit-codes' lists the exit codes. --debug shows a traceback.",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kailab {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None: ...

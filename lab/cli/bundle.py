@@ -1,4 +1,4 @@
-"""``lab bundle``: create, verify, show."""
+"""``kailab bundle``: create, verify, show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = command_app(no_args_is_help=True)
 Where = Annotated[Path, typer.Argument(help="Folder or .tar of a bundle.")]
 
 
-@app.command(epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE")
+@app.command(epilog="Example: kailab bundle create --out demo.tar · kailab bundle create --out kai --image REF=FILE")
 def create(
     out: Annotated[Path, typer.Option("--out", help="New folder, or a file name ending in .tar.")],
     file: File = None,
@@ -38,7 +38,7 @@ def create(
         print_json(bundle)
     else:
         size = sum(entry.size for entry in bundle.entries) / 2**20
-        typer.echo(f"{out}: {len(bundle.entries)} files, {size:.0f} MiB; next: lab bundle verify {out}")
+        typer.echo(f"{out}: {len(bundle.entries)} files, {size:.0f} MiB; next: kailab bundle verify {out}")
 
 
 @app.command()
@@ -59,7 +59,7 @@ def verify(
     else:
         typer.echo("\n".join(wrong) if wrong else fine)
         if wrong and where is None:
-            typer.echo("next: run 'lab up' or 'lab bundle create' again: it makes damaged entries again", err=True)
+            typer.echo("next: run 'kailab up' or 'kailab bundle create' again: it recreates damaged entries", err=True)
     if wrong:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""``lab can-run``: whether KAI would run manifests on the cluster as it is now."""
+"""``kailab can-run``: whether KAI would run manifests on the cluster as it is now."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_tenant
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, print_json
-from lab.errors import DoesNotRun, SpecError
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, exclusive, print_json
+from lab.errors import DoesNotRun
+from lab.lint.document import ManifestDocument, read
 from lab.operations.can_run import CanRun, judge
 from lab.operations.can_run import can_run as judge_now
 from lab.operations.explain import load
@@ -19,10 +21,15 @@ from lab.ui.can_run import render_can_run
 app = command_app()
 
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Of manifests that name none.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="A tenant with its own KAI. Default: the lab's cluster.")]
+Tenant = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant", help="A tenant with its own KAI. Default: the lab's cluster.", autocompletion=complete_tenant
+    ),
+]
 
 
-@app.command(epilog="Examples: lab can-run job.yaml · lab can-run job.yaml --kubeconfig FILE --context NAME --json")
+@app.command(epilog="Examples: kailab can-run job.yaml · kailab can-run job.yaml --kubeconfig FILE --context NAME")
 def can_run(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML files.")],
     namespace: Namespace = "default",
@@ -37,20 +44,20 @@ def can_run(
 
     Exit code 0 if all of them run, 17 if one does not.
     """
+    documents = [document for file in files for document in read(file)]
     if snapshot is not None:
-        if tenant or name or kubeconfig or context:
-            excluded = "--snapshot excludes --tenant, --name, --kubeconfig and --context"
-            raise SpecError(excluded, fix="omit the others")
-        result = judge(load(snapshot).host, files, namespace)
+        others = {"--tenant": tenant, "--name": name, "--kubeconfig": kubeconfig, "--context": context}
+        exclusive({"--snapshot": snapshot}, others)
+        result = judge(load(snapshot).host, documents, namespace)
     else:
-        result = _now(files, namespace, tenant, kubeconfig, context, name)
+        result = _now(documents, namespace, tenant, kubeconfig, context, name)
     print_json(result) if as_json else render_can_run(result)
     if not result.runs:
         raise typer.Exit(DoesNotRun.exit_code)
 
 
 def _now(
-    files: list[Path],
+    documents: list[ManifestDocument],
     namespace: str,
     tenant: str | None,
     kubeconfig: Path | None,
@@ -58,10 +65,8 @@ def _now(
     name: str | None,
 ) -> CanRun:
     """Read the cluster that the options name, and judge."""
-    if tenant and kubeconfig is not None:
-        raise SpecError("--tenant and --kubeconfig are mutually exclusive", fix="omit one of them")
-    cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
+    cluster = cluster_of(name, kubeconfig, context, tenant)
     if cluster is None:
         lab = Lab.attach(name)
         cluster = lab.tenant(tenant) if tenant else lab.cluster
-    return judge_now(cluster, files, namespace)
+    return judge_now(cluster, documents, namespace)

@@ -1,13 +1,15 @@
-"""``lab doctor``: checks of this machine and of the running lab's GPUs, and the known failures in a log."""
+"""``kailab doctor``: checks of this machine and of the running lab's GPUs, and the known failures in a log."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lab.cli.explain_rule import ExplainRule, explain_rule
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of, warn_about_kai
 from lab.config import LabSpec
@@ -16,6 +18,7 @@ from lab.gpu.diagnosis.anonymize import portable
 from lab.gpu.diagnosis.diagnose import diagnose
 from lab.gpu.diagnosis.host import examine
 from lab.gpu.diagnosis.symptoms import in_text, symptoms
+from lab.operations.doctor import with_ways
 from lab.session.lab import Lab
 from lab.tools.process import HostRunner
 from lab.ui.findings import render_diagnosis, render_machine, render_symptoms
@@ -32,7 +35,7 @@ Known = Annotated[bool, typer.Option("--symptoms", help="List all known failures
 NOT_READY, UNKNOWN = 4, 1
 
 
-@app.command(epilog="Examples: lab doctor · lab doctor --profile gpu · lab doctor --log - < error.txt")
+@app.command(epilog="Examples: kailab doctor · kailab doctor --profile gpu · kailab doctor --log - < error.txt")
 def doctor(
     file: File = None,
     profile: Profile = None,
@@ -40,13 +43,16 @@ def doctor(
     name: Name = None,
     log: LogFile = None,
     known: Known = False,
+    rule: ExplainRule = None,
     as_json: AsJson = False,
 ) -> None:
     """Check this machine and the GPUs of the running lab, with a fix for each problem.
 
     Exit code 4 if a requirement is missing. With --log: 1 if the text contains no known failure.
     """
-    if known:
+    if rule is not None:
+        explain_rule(rule, as_json)
+    elif known:
         _known(as_json)
     elif log is not None:
         _log(log, as_json)
@@ -60,6 +66,8 @@ def _examine(described: LabSpec | None, name: str | None, as_json: bool) -> None
     if spec.scheduler != "default":
         warn_about_kai(spec.kai.version, spec.cluster.kubernetes)
     here = examine(HostRunner(), spec)
+    if lab is None:
+        here = replace(here, findings=with_ways(spec, here.findings))
     seen = diagnose(lab.context("doctor")) if lab is not None else None
     found = (*here.symptoms, *(seen.symptoms if seen else ()))
     findings = (*here.findings, *(seen.path if seen else ()))
@@ -102,7 +110,7 @@ def _log(log: str, as_json: bool) -> None:
     if as_json:
         print_json({"symptoms": found})
     else:
-        render_symptoms(found, nothing="no known failure in this text; lab logs collects more about a lab")
+        render_symptoms(found, nothing="no known failure in this text; kailab logs collects more about a lab")
     if not found:
         raise typer.Exit(UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""``lab down``."""
+"""``kailab down``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_lab
 from lab.cli.lazy import command_app
 from lab.cli.options import NAME_HELP, AsJson, File, Profile, Ui, Yes, confirm, print_json, spec_of
 from lab.cli.signals import stopping
@@ -23,11 +24,11 @@ from lab.ui.lab import render_down, render_undo
 app = command_app()
 
 
-@app.command(epilog="Examples: lab down · lab down --images · lab down --host --yes")
+@app.command(epilog="Examples: kailab down · kailab down --images · kailab down --host --yes")
 def down(
     file: File = None,
     profile: Profile = None,
-    name: Annotated[str | None, typer.Option("--name", "--lab", help=NAME_HELP)] = None,
+    name: Annotated[str | None, typer.Option("--name", "--lab", help=NAME_HELP, autocompletion=complete_lab)] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", metavar="FILE", help="With --context. Default: ~/.kube/config.")
     ] = None,

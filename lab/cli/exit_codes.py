@@ -1,4 +1,4 @@
-"""``lab exit-codes``."""
+"""``kailab exit-codes``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab explain``: why a pod or a workload does not run."""
+"""``kailab explain``: why a pod or a workload does not run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,21 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_tenant
+from lab.cli.explain_rule import ExplainRule, explain_rule
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, Saved, cluster_of, print_json, warn_about_kai, write_text
+from lab.cli.options import (
+    AsJson,
+    Context,
+    Kubeconfig,
+    Name,
+    Saved,
+    cluster_of,
+    exclusive,
+    print_json,
+    warn_about_kai,
+    write_text,
+)
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explain_evictions, explained, overview_of
 from lab.explain.owners import Ref
@@ -37,7 +50,10 @@ Words = Annotated[
     ),
 ]
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Its namespace. Default: default.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Its tenant. Default: the lab's own cluster.")]
+Tenant = Annotated[
+    str | None,
+    typer.Option("--tenant", help="Its tenant. Default: the lab's own cluster.", autocompletion=complete_tenant),
+]
 All = Annotated[bool, typer.Option("--all", help="An overview of the whole lab and all problems in it.")]
 Rules = Annotated[bool, typer.Option("--rules", help="List all rules; needs no cluster.")]
 Save = Annotated[
@@ -47,9 +63,10 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="With 
 
 
 @app.command(
-    epilog="Examples: lab explain team/pod · lab explain deployment team/web · lab explain pytorchjob/train -n team"
-    " · lab explain pod -n ns --tenant my-vcluster · lab explain eviction team/pod"
-    " · lab explain queue research --html queues.html · lab explain --all"
+    epilog="Examples: kailab explain team/pod · kailab explain deployment team/web"
+    " · kailab explain pytorchjob/train -n team"
+    " · kailab explain pod -n ns --tenant my-vcluster · kailab explain eviction team/pod"
+    " · kailab explain queue research --html queues.html · kailab explain --all"
 )
 def explain(
     words: Words = None,
@@ -57,6 +74,7 @@ def explain(
     tenant: Tenant = None,
     all_: All = False,
     rules: Rules = False,
+    rule: ExplainRule = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     snapshot: Saved = None,
@@ -66,6 +84,9 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Explain why a pod or a workload does not run, the root cause first. Exit code 1 if no reason is found."""
+    if rule is not None:
+        explain_rule(rule, as_json)
+        return
     if rules:
         _rules(as_json)
         return
@@ -73,8 +94,10 @@ def explain(
     if all_ == bool(asked):
         raise SpecError(
             "a pod and --all are mutually exclusive" if asked else "no pod named",
-            fix="lab explain NAMESPACE/POD, lab explain KIND NAME, or lab explain --all",
+            fix="kailab explain NAMESPACE/POD, kailab explain KIND NAME, or kailab explain --all",
         )
+    if html is not None and asked[:1] not in ([word] for word in _QUEUES):
+        raise SpecError("--html: only 'kailab explain queue' writes a page", fix="omit --html")
     clusters = _clusters(name, kubeconfig, context, snapshot, tenant or "", asked)
     if (kai := installation(clusters.snapshot(tenant or ""))) is not None:
         warn_about_kai(kai.version)
@@ -84,8 +107,6 @@ def explain(
         overview = overview_of(clusters)
         print_json(overview) if as_json else render_overview(overview)
         return
-    if html is not None and asked[0] not in _QUEUES:
-        raise SpecError("--html: only 'lab explain queue' writes a page", fix="omit --html")
     if asked[0] in _QUEUES:
         _queues(clusters.snapshot(tenant or ""), asked[1:], html, as_json)
         settled = True
@@ -109,21 +130,19 @@ def _clusters(
     """Read what the options name; the first of several words may name a kind to read as well."""
     records = bool(words) and words[0] in (*_EVICTIONS, *_QUEUES)
     kind, *more = " ".join(words[1:] if records else words).replace("/", " ").split() or [""]
-    if tenant and (kubeconfig or snapshot):
-        option = "--kubeconfig" if kubeconfig else "--snapshot"
-        raise SpecError(f"--tenant and {option} are mutually exclusive", fix="omit one of them")
     if snapshot is not None:
-        if name or kubeconfig or context:
-            raise SpecError("--snapshot excludes --name, --kubeconfig and --context", fix="omit the others")
+        others = {"--tenant": tenant, "--name": name, "--kubeconfig": kubeconfig, "--context": context}
+        exclusive(others, {"--snapshot": snapshot})
         return load(snapshot)
-    cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
+    cluster = cluster_of(name, kubeconfig, context, tenant)
     kind = kind if more else ""
     return read_cluster(cluster, kind, records) if cluster else read(Lab.attach(name), tenant, kind, records)
 
 
 def _queues(snapshot: ClusterSnapshot, words: list[str], html: Path | None, as_json: bool) -> None:
     if len(words) > 1:
-        raise SpecError(f"{' '.join(words)}: more than one queue", fix="lab explain queue NAME, or lab explain queue")
+        fix = "kailab explain queue NAME, or kailab explain queue"
+        raise SpecError(f"{' '.join(words)}: more than one queue", fix=fix)
     tree = explain_queues(snapshot, *words)
     if html is not None:
         write_text(html, queue_page(tree, f"the cluster at {snapshot.at:%Y-%m-%d %H:%M:%S} UTC"), "--html")
@@ -132,9 +151,8 @@ def _queues(snapshot: ClusterSnapshot, words: list[str], html: Path | None, as_j
 
 def _evictions(clusters: LabSnapshot, words: list[str], namespace: str | None, tenant: str, as_json: bool) -> bool:
     """Print the evictions of a subject, or the recent ones; return whether anything is known."""
-    snapshot = clusters.snapshot(tenant)
-    subject = Ref(*Subject.of(snapshot, words, namespace)) if words else None
-    found = explain_evictions(snapshot, subject)
+    subject = Ref(*Subject.of(clusters.snapshot(tenant), words, namespace)) if words else None
+    found = explain_evictions(clusters.scheduled(tenant), subject, tenant=clusters.synced_from(tenant))
     print_json(found) if as_json else render_evictions(found)
     return found.settled
 

@@ -1,4 +1,4 @@
-"""``lab gpu``: fail, heal, models."""
+"""``kailab gpu``: fail, heal, models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_gpu
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
 from lab.config.gpu_models import gpu_models
@@ -21,15 +22,20 @@ from lab.session.lab import Lab
 app = command_app(no_args_is_help=True)
 
 
-@app.command(epilog="Examples: lab gpu fail worker/0 · lab gpu fail worker2/1 --xid 94 · lab gpu fail worker/0 --lost")
+@app.command(epilog="Examples: kailab gpu fail worker/0 · … fail worker2/1 --xid 94 · … fail worker/0 --lost")
 def fail(
-    gpu: Annotated[str, typer.Argument(metavar="NODE/INDEX", help="The GPU; the node by its full or short name.")],
+    gpu: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE/INDEX", help="The GPU; the node by its full or short name.", autocompletion=complete_gpu
+        ),
+    ],
     xid: Annotated[int, typer.Option("--xid", min=1, max=999, help="The XID error that it reports.")] = 48,
     lost: Annotated[bool, typer.Option("--lost", help="It falls off the bus: XID 79, and NVML loses it.")] = False,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
+    """Make a simulated GPU fail, and wait until its node no longer offers it. 'kailab up' does not heal it."""
     lab = Lab.attach(name)
     ctx = lab.context("gpu")
     health = Health(OFF_THE_BUS, lost=True) if lost else Health(xid)
@@ -40,19 +46,22 @@ def fail(
     if as_json:
         print_json({"gpu": _row(ctx, chosen), "state": str(health), "failed": health.failed, "note": note})
     else:
-        typer.echo(f"{_row(ctx, chosen)['name']}: {health}; {note or f'next: lab gpu heal {gpu}'}")
+        typer.echo(f"{_row(ctx, chosen)['name']}: {health}; {note or f'next: kailab gpu heal {gpu}'}")
 
 
-@app.command(epilog="Examples: lab gpu heal worker/0 · lab gpu heal --all")
+@app.command(epilog="Examples: kailab gpu heal worker/0 · kailab gpu heal --all")
 def heal(
-    gpus: Annotated[list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="The GPUs.")] = None,
+    gpus: Annotated[
+        list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="The GPUs.", autocompletion=complete_gpu)
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs of the lab.")] = False,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
     """Heal simulated GPUs, and wait until their nodes offer them again. Restarts their device plugins."""
     if bool(gpus) == every:
-        raise SpecError("either GPUs or --all must be given", fix="lab gpu heal NODE/INDEX, or lab gpu heal --all")
+        fix = "kailab gpu heal NODE/INDEX, or kailab gpu heal --all"
+        raise SpecError("either GPUs or --all must be given", fix=fix)
     lab = Lab.attach(name)
     ctx = lab.context("gpu")
     chosen = every_gpu(ctx) if every else tuple(find(ctx, gpu) for gpu in gpus or ())
@@ -64,7 +73,7 @@ def heal(
         typer.echo("\n".join(f"{row['name']}: healthy again" for row in healed) or "nothing to heal: all are healthy")
 
 
-@app.command(epilog="Example: lab gpu models --json")
+@app.command(epilog="Example: kailab gpu models --json")
 def models(as_json: AsJson = False) -> None:
     """List the GPU models that a lab file can name, with the figures of the real GPUs."""
     if as_json:

@@ -1,4 +1,4 @@
-"""``lab gpus``: the GPUs and their pods."""
+"""``kailab gpus``: the GPUs and their pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.ui.gpus import render_gpus
 app = command_app()
 
 
-@app.command(epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME")
+@app.command(epilog="Examples: kailab gpus · kailab gpus --watch · kailab gpus --kubeconfig FILE --context NAME")
 def gpus(
     name: Name = None,
     watch: Annotated[

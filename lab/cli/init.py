@@ -1,4 +1,4 @@
-"""``lab init``."""
+"""``kailab init``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_profile
 from lab.cli.lazy import command_app
-from lab.cli.options import print_json, write_text
-from lab.config import init_text
+from lab.cli.options import exclusive, print_json, write_text
+from lab.config import SCHEMA_FILE, SCHEMA_ID, init_text, schema_text
 from lab.errors import SpecError
 from lab.operations.init import existing_cluster, existing_lab_file
 from lab.snapshot.inventory import inventory
@@ -21,10 +22,14 @@ _DEFAULT_KUBECONFIG = Path("~/.kube/config")
 
 
 @app.command(
-    epilog="Examples: lab init · lab init --profile minimal --out small.yaml · lab init --existing --context gpu-farm"
+    epilog="Examples: kailab init · kailab init --profile minimal --out small.yaml"
+    " · kailab init --existing --context gpu-farm"
 )
 def init(
-    profile: Annotated[str | None, typer.Option("--profile", help="Profile to start from. Default: demo.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", help="Profile to start from. Default: demo.", autocompletion=complete_profile),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="File to create.")] = Path("lab.yaml"),
     name: Annotated[str | None, typer.Option("--name", help="Name of the lab.")] = None,
     existing: Annotated[
@@ -39,7 +44,7 @@ def init(
         bool, typer.Option("--json", help="--existing: print what the cluster has, and write nothing.")
     ] = False,
 ) -> None:
-    """Write a lab file with every key explained."""
+    """Write a lab file with every key explained, and beside it the JSON Schema that editors complete it by."""
     if existing:
         text = _existing(kubeconfig, context, profile, name or "demo", as_json=as_json)
     elif context is not None or kubeconfig is not None or as_json:
@@ -48,13 +53,19 @@ def init(
         text = init_text(profile or "demo", name)
     if text:
         write_text(out, text, "--out", mode="x")
-        typer.echo(f"wrote {out}; next: lab plan -f {out}")
+        _write_schema(out.with_name(SCHEMA_FILE))
+        typer.echo(f"wrote {out}; next: kailab plan -f {out}")
+
+
+def _write_schema(file: Path) -> None:
+    """Write the schema, or renew an older one; a file of others with that name stays. Raises LabError."""
+    if not file.exists() or SCHEMA_ID in file.read_text(errors="replace"):
+        write_text(file, schema_text(), "--out")
 
 
 def _existing(kubeconfig: Path | None, context: str | None, profile: str | None, name: str, *, as_json: bool) -> str:
     """Print what a cluster has; returns the lab file for it, or nothing with ``as_json``. Raises SpecError."""
-    if profile is not None:
-        raise SpecError("--profile and --existing are mutually exclusive", fix="omit one of them")
+    exclusive({"--profile": profile}, {"--existing": True})
     if context is None:
         raise SpecError(
             "--existing needs --context: kailab never uses a current context by accident",

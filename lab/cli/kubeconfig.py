@@ -1,4 +1,4 @@
-"""``lab kubeconfig``."""
+"""``kailab kubeconfig``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_tenant
 from lab.cli.lazy import command_app
 from lab.cli.options import File, Name, Profile, running_lab
 
 app = command_app()
 
 
-@app.command(epilog="Examples: kubectl --kubeconfig $(lab kubeconfig) get pods -A · lab kubeconfig my-vcluster")
+@app.command(epilog="Examples: kubectl --kubeconfig $(kailab kubeconfig) get pods -A · kailab kubeconfig my-vcluster")
 def kubeconfig(
-    tenant: Annotated[str | None, typer.Argument(help="A tenant. Default: the lab's own cluster.")] = None,
+    tenant: Annotated[
+        str | None, typer.Argument(help="A tenant. Default: the lab's own cluster.", autocompletion=complete_tenant)
+    ] = None,
     file: File = None,
     profile: Profile = None,
     name: Name = None,

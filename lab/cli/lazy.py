@@ -1,4 +1,4 @@
-"""Command groups that import a command only when it is called: ``lab --help`` loads none of them.
+"""Command groups that import a command only when it is called: ``kailab --help`` loads none of them.
 
 The pattern is click's LazyGroup (https://click.palletsprojects.com/en/stable/complex/#lazily-loading-subcommands).
 """
@@ -6,6 +6,7 @@ The pattern is click's LazyGroup (https://click.palletsprojects.com/en/stable/co
 from __future__ import annotations
 
 import importlib
+import keyword
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,11 @@ def command_app(**more: Any) -> typer.Typer:
     return typer.Typer(**{**shared, **more})
 
 
+def _module(command: str) -> str:
+    name = command.replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
 def lazy_group(package: str, summaries: Mapping[str, str], **more: Any) -> typer.Typer:
     """A group of commands in ``package``: ``exit-codes`` is the ``app`` of the module ``exit_codes``.
 
@@ -38,7 +44,7 @@ def lazy_group(package: str, summaries: Mapping[str, str], **more: Any) -> typer
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in summaries:
                 return None
-            module = importlib.import_module(f"{package}.{cmd_name.replace('-', '_')}")
+            module = importlib.import_module(f"{package}.{_module(cmd_name)}")
             command = typer.main.get_command(module.app)
             command.name = cmd_name
             command.help = command.help or summaries[cmd_name]

@@ -1,4 +1,4 @@
-"""``lab lint``: reports what will go wrong with manifests before they are applied."""
+"""``kailab lint``: reports what will go wrong with manifests before they are applied."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_kai, complete_tenant
+from lab.cli.explain_rule import ExplainRule, explain_rule
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
+from lab.cli.options import AsJson, File, Name, Profile, Settings, exclusive, print_json, spec_of
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
 from lab.findings import Finding
@@ -29,24 +31,31 @@ app = command_app()
 FORMATS = ("text", "json", "sarif", "github")
 
 
-@app.command(epilog="Examples: lab lint pod.yaml · helm template … | lab lint - · lab lint docs/ --kai 0.14.7,0.16.8")
+@app.command(epilog="Examples: kailab lint pod.yaml · helm template … | kailab lint - · kailab lint docs/ --kai 0.16.8")
 def lint(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE...", help="YAML, Markdown or text files, folders; - is stdin.")
     ] = None,
     kai: Annotated[
-        str | None, typer.Option("--kai", help="KAI version, or several: 0.14.7,0.16.8. Default: the lab's.")
+        str | None,
+        typer.Option(
+            "--kai", help="KAI version, or several: 0.14.7,0.16.8. Default: the lab's.", autocompletion=complete_kai
+        ),
     ] = None,
     layout: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
     empty: Annotated[bool, typer.Option("--allow-empty", help="Files without a manifest are no error.")] = False,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="For no lab: queues and GPUs are unknown.")] = False,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="For this tenant: its own KAI version, queues and nodes.")
+        str | None,
+        typer.Option(
+            "--tenant", help="For this tenant: its own KAI version, queues and nodes.", autocompletion=complete_tenant
+        ),
     ] = None,
     values: Annotated[
         list[Path] | None, typer.Option("--values", metavar="FILE", help="Helm values of KAI's chart; repeatable.")
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
+    rule: ExplainRule = None,
     file: File = None,
     profile: Profile = None,
     settings: Settings = None,
@@ -57,6 +66,9 @@ def lint(
 
     The lab is given by -f, --profile or --name; default: the running lab, else the lab file here or the profile demo.
     """
+    if rule is not None:
+        explain_rule(rule, as_json)
+        return
     if rules:
         if as_json:
             print_json({"rules": tuple(RULES.values())})
@@ -64,9 +76,8 @@ def lint(
             render_table("", (), [[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in RULES.values()])
         return
     if not files and not values:
-        raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
-    if anywhere and tenant:
-        raise SpecError("--anywhere and --tenant are mutually exclusive", fix="omit one of them")
+        raise SpecError("no file to lint", fix="kailab lint FILE..., or kailab lint --rules")
+    exclusive({"--anywhere": anywhere}, {"--tenant": tenant})
     if layout not in FORMATS:
         raise SpecError(f"unknown format {layout!r}", fix=f"use one of: {', '.join(FORMATS)}")
     documents = read_all(files or [], empty=empty or bool(values))

@@ -1,4 +1,4 @@
-"""``lab logs``."""
+"""``kailab logs``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.report.artifacts import collect_lab
 app = command_app()
 
 
-@app.command(epilog="Examples: lab logs · lab logs --out /tmp/demo-logs --budget 60")
+@app.command(epilog="Examples: kailab logs · kailab logs --out /tmp/demo-logs --budget 60")
 def logs(
     file: File = None,
     profile: Profile = None,

@@ -1,4 +1,4 @@
-"""``lab plan``."""
+"""``kailab plan``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.ui.plan import render_plan
 app = command_app()
 
 
-@app.command(epilog="Examples: lab plan · lab plan --profile minimal --json")
+@app.command(epilog="Examples: kailab plan · kailab plan --profile minimal --json")
 def plan(
     file: File = None,
     profile: Profile = None,

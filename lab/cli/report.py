@@ -1,4 +1,4 @@
-"""``lab report``."""
+"""``kailab report``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.session.lab import Lab
 app = command_app()
 
 
-@app.command(epilog="Examples: lab report · lab report --out demo.html --open")
+@app.command(epilog="Examples: kailab report · kailab report --out demo.html --open")
 def report(
     name: Name = None,
     out: Annotated[

@@ -1,4 +1,4 @@
-"""``lab schema``."""
+"""``kailab schema``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.config import schema_text
 app = command_app()
 
 
-@app.command(epilog="Example: lab schema > lab.schema.json")
+@app.command(epilog="Example: kailab schema > lab.schema.json")
 def schema() -> None:
     """Print the JSON Schema of lab files."""
     typer.echo(schema_text(), nl=False)

@@ -1,4 +1,4 @@
-"""``lab status``."""
+"""``kailab status``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.ui.lab import render_status
 app = command_app()
 
 
-@app.command(epilog="Examples: lab status · lab status --name demo --json")
+@app.command(epilog="Examples: kailab status · kailab status --name demo --json")
 def status(file: File = None, profile: Profile = None, name: Name = None, as_json: AsJson = False) -> None:
     """Show the state of each step, the tenants and the kubeconfigs. Exit code 5 if a step is not ready."""
     report = lab_status(running_lab(file, profile, name))

@@ -1,22 +1,28 @@
-"""``lab verify``: checks the invariants of a lab, or of any cluster."""
+"""``kailab verify``: checks the invariants of a lab, or of any cluster."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lab.cli.explain_rule import ExplainRule, explain_rule
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json, warn_about_kai
 from lab.cli.signals import stopping
 from lab.errors import LabError, NotProven, WaitTimeout
 from lab.invariants import InvariantReport, Scope, scopes_of
 from lab.invariants.verify import verify as judge
-from lab.operations.abandoned import Abandoned, abandoned, remove_abandoned
+from lab.kube import Cluster
+from lab.operations.abandoned import Abandoned, abandoned
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.operations.verify import scopes_of_lab
 from lab.session.lab import Lab
+from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.kai_installation import installation
 from lab.text import count
 from lab.ui.lab import render_abandoned
 from lab.ui.verify import render_verify
@@ -31,19 +37,23 @@ UntilQuiet = Annotated[
 ]
 
 
-@app.command(epilog="Examples: lab verify · lab verify --for 60 · lab verify --kubeconfig F --context C --json")
+@app.command(epilog="Examples: kailab verify · kailab verify --for 60 · kailab verify --kubeconfig F --context C")
 def verify(
     seconds: Seconds = 0.0,
     until_quiet: UntilQuiet = False,
     name: Name = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    rule: ExplainRule = None,
     as_json: AsJson = False,
 ) -> None:
     """Check GPU shares, reservation pods, queues, gangs and tenants by watches. Exit code 13 for a violation.
 
     First removes what killed test runs left in the lab.
     """
+    if rule is not None:
+        explain_rule(rule, as_json)
+        return
     scopes, title, cancel, lab = _scopes(name, kubeconfig, context)
     for version in sorted({scope.kai_version for scope in scopes}):
         warn_about_kai(version)
@@ -77,7 +87,7 @@ def _error(report: InvariantReport, title: str) -> LabError | None:
         return WaitTimeout(f"{title} was not quiet within {report.seconds:.0f} s", fix="increase --for SECONDS")
     if report.unread:
         what = f"{title}: {count(len(report.unread), 'invariant')} could not be evaluated"
-        return NotProven(what, evidence=report.unread[:8], fix="check with 'lab status' whether all API servers answer")
+        return NotProven(what, evidence=report.unread[:8], fix="look with 'kailab status' which API server fails")
     return None
 
 
@@ -95,4 +105,17 @@ def _scopes(
         lab = Lab.attach(name)
         return scopes_of_lab(lab), f"lab {lab.spec.name}", lab.session.cancel, lab
     cluster.cancel = threading.Event()
-    return scopes_of(cluster), context or cluster.kubeconfig.name, cluster.cancel, None
+    return (
+        scopes_of(cluster, kai_version=_kai_version(cluster)),
+        context or cluster.kubeconfig.name,
+        cluster.cancel,
+        None,
+    )
+
+
+def _kai_version(cluster: Cluster) -> str:
+    """The version of a cluster's KAI; empty without one, and where the verification will say why nothing answers."""
+    with suppress(LabError):
+        kai = installation(take(cluster, kinds=("Deployment", "Pod")))
+        return kai.version if kai else ""
+    return ""

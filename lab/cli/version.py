@@ -1,4 +1,4 @@
-"""``lab version``."""
+"""``kailab version``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab watch``: the invariants of a live cluster as Prometheus metrics, from inside it."""
+"""``kailab watch``: the invariants of a live cluster as Prometheus metrics, from inside it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lab.session.lab import Lab
 from lab.ui.watch import render_watch_installed, render_watch_removed, render_watch_status
 from lab.watch.api_load import CountedTransport
 from lab.watch.dashboard import dashboard as dashboard_model
-from lab.watch.exporter import stdout_log
+from lab.watch.log import stdout_log
 from lab.watch.manifests import LOCAL_IMAGE, WatchObjects
 from lab.watch.names import NAME, PORT
 from lab.watch.serve import INTERVAL, WatchSettings
 from lab.watch.serve import serve as serve_metrics
 
 LOOPBACK = "127.0.0.1"
-"""Address of 'lab watch serve': the metrics are those of a cluster that others cannot read."""
+"""Address of 'kailab watch serve': the metrics are those of a cluster that others cannot read."""
 
 app = command_app(no_args_is_help=True)
 
@@ -39,7 +39,7 @@ Queue = Annotated[list[str] | None, typer.Option("--queue", help="Queue of canar
 Interval = Annotated[float, typer.Option("--interval", min=5, help="Seconds between the canary pods of a queue.")]
 
 
-@app.command("install", epilog="Examples: lab watch install --canary · … --kubeconfig FILE --context NAME --image REF")
+@app.command("install", epilog="Examples: kailab watch install --canary · … --kubeconfig F --context C --image REF")
 def install_watch(
     name: Name = None,
     kubeconfig: Kubeconfig = None,
@@ -57,7 +57,7 @@ def install_watch(
     print_json(done) if as_json else render_watch_installed(done)
 
 
-@app.command("status", epilog="Examples: lab watch status · lab watch status --json")
+@app.command("status", epilog="Examples: kailab watch status · kailab watch status --json")
 def watch_status(
     name: Name = None, kubeconfig: Kubeconfig = None, context: Context = None, as_json: AsJson = False
 ) -> None:
@@ -71,7 +71,7 @@ def watch_status(
         raise typer.Exit(13)
 
 
-@app.command("remove", epilog="Example: lab watch remove")
+@app.command("remove", epilog="Example: kailab watch remove")
 def remove_watch(
     name: Name = None, kubeconfig: Kubeconfig = None, context: Context = None, as_json: AsJson = False
 ) -> None:
@@ -80,7 +80,7 @@ def remove_watch(
     print_json(done) if as_json else render_watch_removed(done)
 
 
-@app.command(epilog="Example: lab watch serve --kubeconfig FILE --context NAME --port 9400")
+@app.command(epilog="Example: kailab watch serve --kubeconfig FILE --context NAME --port 9400")
 def serve(
     name: Name = None,
     kubeconfig: Kubeconfig = None,
@@ -96,7 +96,7 @@ def serve(
         serve_metrics(cluster, api, WatchSettings(port, LOOPBACK), cancel, stdout_log())
 
 
-@app.command(epilog="Example: lab watch manifests --image REF --canary | kubectl --context NAME apply -f -")
+@app.command(epilog="Example: kailab watch manifests --image REF --canary | kubectl --context NAME apply -f -")
 def manifests(
     image: Image = LOCAL_IMAGE, canary: CanaryPods = False, queue: Queue = None, interval: Interval = INTERVAL
 ) -> None:
@@ -107,7 +107,7 @@ def manifests(
     typer.echo(yaml.safe_dump_all(wanted.documents(), sort_keys=False, width=120), nl=False)
 
 
-@app.command(epilog="Example: lab watch dashboard > dashboard.json")
+@app.command(epilog="Example: kailab watch dashboard > dashboard.json")
 def dashboard() -> None:
     """Print the Grafana dashboard as JSON."""
     import json

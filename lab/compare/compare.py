@@ -22,7 +22,7 @@ from lab.lint import ManifestDocument
 from lab.objects.fields import Obj
 from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
-from lab.operations.abandoned import remove_abandoned
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.session.lab import Lab
 from lab.snapshot.pod_info import GpuRole, PodInfo
 from lab.workloads.namespace import WorkloadNamespace

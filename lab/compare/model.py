@@ -77,7 +77,7 @@ class PodRun:
     evicted: str = ""
     """KAI's action: preempt, reclaim or consolidation; ``deleted`` without an event of KAI."""
     why: tuple[str, ...] = ()
-    """Why it is pending, according to ``lab explain``."""
+    """Why it is pending, according to ``kailab explain``."""
 
     @property
     def to_scheduled(self) -> float | None:

@@ -41,7 +41,7 @@ class ComparisonRecorder:
             stack.enter_context(self._loop)
             if not self._loop.wait_for(lambda: {(TENANT, "Pod"), (HOST, "Pod")} <= self._loop.listed, _LIST_SECONDS):
                 what = f"pods of tenant {self._workloads.tenant} and of the host were not listed"
-                raise WaitTimeout(f"{what} within {_LIST_SECONDS:g} s", evidence=self._troubles, fix="lab status")
+                raise WaitTimeout(f"{what} within {_LIST_SECONDS:g} s", evidence=self._troubles, fix="kailab status")
             stack.pop_all()
         self._began = self._clock()
         return self

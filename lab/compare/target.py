@@ -52,7 +52,7 @@ def target_of(lab: Lab, letter: Letter, name: str) -> Target:
     tenant = next((one for one in lab.tenants if one.name == name), None)
     if tenant is None:
         known = ", ".join(one.name for one in lab.tenants) or "none"
-        raise NoLab(f"lab {lab.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab tenant list")
+        raise NoLab(f"lab {lab.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="kailab tenant list")
     nodes = tuple(
         sorted(node.name for node in map(NodeView.of, lab.cluster.list("Node")) if node.labels.get(NODE_LABEL) == name)
     )
@@ -65,7 +65,7 @@ def target_of(lab: Lab, letter: Letter, name: str) -> Target:
     cluster = lab.tenant(name) if inside else lab.cluster
     found = installation(take(cluster, kinds=("Deployment", "Pod"), timeout=_READ_SECONDS))
     if found is None:
-        raise LabError(f"tenant {name} ({tenant.mode}): no KAI found {where}", fix="lab status")
+        raise LabError(f"tenant {name} ({tenant.mode}): no KAI found {where}", fix="kailab status")
     version = found.version or spec.kai.version
     line = line_of(version)
     side = Side(letter, name, tenant.mode, f"KAI {version} {where}", version, tenant.kubernetes, nodes)

@@ -119,9 +119,9 @@ def checked_with_added(spec: LabSpec, added: Sequence[TenantSpec]) -> LabSpec:
         _validated(spec, dump_added(further))
     except ValidationError as refused:
         raise SpecError(
-            "The lab file conflicts with tenants added by 'lab tenant add'",
+            "The lab file conflicts with tenants added by 'kailab tenant add'",
             evidence=_lines(refused, [tenant.name for tenant in whole.tenants]),
-            fix=f"correct the lab file, or run: lab tenant remove {' · '.join(tenant.name for tenant in further)}",
+            fix=f"correct the lab file, or run: kailab tenant remove {' · '.join(tenant.name for tenant in further)}",
         ) from None
     return whole
 

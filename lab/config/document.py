@@ -19,7 +19,7 @@ MAX_BYTES = 1 << 20  # maximum size of a lab file
 
 _MAX_VALUES = 20_000
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str")}
-_WRITE_ONE = "'lab init' writes a lab file with every key explained"
+_WRITE_ONE = "'kailab init' writes a lab file with every key explained"
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from lab.config.base import DnsName, Model
+from lab.config.base import DnsName, ImageReference, Model
 from lab.config.gpu_models import find_model
 
 MOST_PER_NODE = 16  # most GPUs of one node: the largest machines (NVIDIA HGX-2) have 16
 
 _MODEL = r"^[!-~]([ -~]*[!-~])?$"
 _UUID = r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_NODE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 
@@ -37,6 +38,12 @@ def _devices(value: object) -> object:
             return value
         raise PydanticCustomError("devices", "must not name a GPU twice")
     raise PydanticCustomError("devices", "must be all, a number of GPUs, or a list of indices (0, 1) or UUIDs (GPU-…)")
+
+
+def _different(value: object) -> object:
+    if isinstance(value, list | tuple) and any(value.count(item) > 1 for item in value):
+        raise PydanticCustomError("nodes", "must not name a node twice")
+    return value
 
 
 def _labels(value: object) -> object:
@@ -70,6 +77,9 @@ Devices = Annotated[
     BeforeValidator(_devices),
 ]
 """Real GPUs of a node: all, a number of them, or a list."""
+
+NodeName = Annotated[str, StringConstraints(max_length=253, pattern=_NODE)]
+"""A name that a node can have: a DNS subdomain."""
 
 NodeLabels = Annotated[dict[str, str], BeforeValidator(_labels)]
 
@@ -106,13 +116,18 @@ class GpuSpec(Model):
     mode: Literal["auto", "nvidia", "simulated", "present", "none"] = "auto"
     """nvidia: real; simulated: everything real except the silicon; auto: nvidia if NVML answers, else simulated.
 
-    provider existing: present, the GPUs that the cluster has, which is also what auto means; or none."""
+    provider existing: present, the GPUs that the cluster has, which is also what auto means; simulated, GPUs of 'nodes'
+    that only the scheduler sees; or none."""
+    nodes: Annotated[tuple[NodeName, ...], BeforeValidator(_different)] = ()
+    """provider existing, mode simulated: the nodes that get perNode simulated GPUs each."""
+    image: ImageReference | None = None
+    """provider existing, mode simulated: kailab's image in a registry of the cluster; fractions of a GPU need it."""
     runtime_class: str | None = None
     """mode present: RuntimeClass of GPU pods. Default: nvidia if the cluster has it."""
     per_node: GpuCount = 2
     """GPUs of each GPU node (simulated)."""
     model: ModelName = "NVIDIA A100-SXM4-40GB"
-    """Product name that NVML reports, or a short name such as T4 or H100: 'lab gpu models' (simulated)."""
+    """Product name that NVML reports, or a short name such as T4 or H100: 'kailab gpu models' (simulated)."""
     memory: Annotated[MemoryMiB | None, Field(alias="memoryMiB")] = None
     """Memory of one GPU in MiB (simulated). Default: that of the model."""
     devices: Devices = "all"

@@ -19,7 +19,7 @@ _SIMULATED_ONLY = {"per_node": "perNode", "model": "model", "memory": "memoryMiB
 def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the section."""
     yield from _pools(spec)
-    if spec.gpu.mode in ("auto", "simulated") and spec.cluster.own:
+    if spec.gpu.mode in ("auto", "simulated"):
         yield from _models(spec)
     if spec.gpu.mode in ("auto", "nvidia"):
         yield from _devices(spec)
@@ -102,9 +102,11 @@ def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
     gpu = spec.gpu
     if not spec.cluster.own:
-        of_nodes = {**_SIMULATED_ONLY, "devices": "devices"}
+        simulated = gpu.mode == "simulated"
+        of_nodes = {**({} if simulated else _SIMULATED_ONLY), "devices": "devices"}
+        whose = "simulated" if simulated else "the cluster's"
         for key in (alias for name, alias in of_nodes.items() if name in gpu.model_fields_set):
-            yield f"gpu.{key}: has no effect: the GPUs are the cluster's (provider 'existing')"
+            yield f"gpu.{key}: has no effect: the GPUs are {whose} (provider 'existing')"
         return
     if gpu.mode == "none":
         if gpu.pools:

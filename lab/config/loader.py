@@ -27,7 +27,7 @@ DEFAULT_FILE = "lab.yaml"
 DEFAULT_PROFILE = "demo"
 _PROFILES = Path(__file__).parent / "profiles"
 _PATHS: tuple[tuple[str, str], ...] = (("cluster", "kubeconfig"), ("supply", "bundle"))
-_FIX = "correct the values named above; 'lab init' writes a lab file with every key explained"
+_FIX = "correct the values named above; 'kailab init' writes a lab file with every key explained"
 
 
 def load_spec(file: Path, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> LabSpec:
@@ -74,6 +74,11 @@ def profile_file(name: str) -> Path:
     if name not in known:
         raise SpecError(f"unknown profile '{name}'{perhaps(name, known)}", fix=f"use one of: {', '.join(known)}")
     return _PROFILES / f"{name}.yaml"
+
+
+def profile_summary(name: str) -> str:
+    """What a shipped profile is for: the sentence of its first line. Raises SpecError for an unknown name."""
+    return profile_file(name).read_text().splitlines()[0].removeprefix("# ")
 
 
 def dump_spec(spec: LabSpec) -> str:

@@ -6,6 +6,7 @@ over-commit their GPUs. Dedicated nodes prevent it.
 
 from __future__ import annotations
 
+from lab.config.gpu import NodePool
 from lab.config.sections import LabFields
 from lab.config.tenant import TenantSpec
 
@@ -18,6 +19,15 @@ def worker_names(spec: LabFields) -> tuple[str, ...]:
     if not spec.cluster.own:
         return tuple(name for tenant in spec.tenants if isinstance(tenant.nodes, tuple) for name in tenant.nodes)
     return tuple("worker" if number == 1 else f"worker{number}" for number in range(1, spec.cluster.workers + 1))
+
+
+def pools_by_worker(spec: LabFields) -> list[tuple[str, NodePool]]:
+    """Short name and GPU pool of each node with a pool, in node order; the name of a control-plane node is empty."""
+    if not spec.cluster.own:
+        return [(name, pool) for pool in spec.gpu_pools for name in spec.gpu.nodes]
+    pools = [pool for pool in spec.gpu_pools for _ in range(pool.nodes)]
+    names = worker_names(spec)
+    return list(zip([*names, *[""] * (len(pools) - len(names))], pools, strict=False))
 
 
 def nodes_wanted(tenant: TenantSpec) -> int | tuple[str, ...]:

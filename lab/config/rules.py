@@ -61,6 +61,8 @@ def _provider(spec: LabFields) -> Iterator[BrokenRule]:
         ("kai", "manage"): "adopt" if spec.kai.manage == "adopt" else None,
         ("gpu", "mode"): "present" if spec.gpu.mode == "present" else None,
         ("gpu", "runtimeClass"): spec.gpu.runtime_class,
+        ("gpu", "nodes"): ", ".join(spec.gpu.nodes) or None,
+        ("gpu", "image"): spec.gpu.image,
         ("supply", "pullSecrets"): ", ".join(spec.supply.pull_secrets) or None,
     }
     if spec.cluster.own:
@@ -71,12 +73,35 @@ def _provider(spec: LabFields) -> Iterator[BrokenRule]:
     for key in ("kubeconfig", "context"):
         if of_existing["cluster", key] is None:
             yield BrokenRule(("cluster", key), "is missing: provider 'existing' needs kubeconfig and context", about)
-    if spec.gpu.mode in ("nvidia", "simulated"):
-        what = f"'{spec.gpu.mode}' puts GPUs into nodes that the lab creates, and provider 'existing' creates none"
-        yield BrokenRule(("gpu", "mode"), f"{what}; use 'present' or 'none'", about)
+    if spec.gpu.mode == "nvidia":
+        what = "'nvidia' puts GPUs into nodes that the lab creates, and provider 'existing' creates none"
+        yield BrokenRule(("gpu", "mode"), f"{what}; use 'present', 'simulated' with gpu.nodes, or 'none'", about)
+    yield from _named_nodes(spec)
     if spec.budget.gpus is None and spec.gpu.mode != "none":
         what = "is missing: with provider 'existing' the lab file says how many GPUs the lab may take"
         yield BrokenRule(("budget", "gpus"), what, about)
+
+
+def _named_nodes(spec: LabFields) -> Iterator[BrokenRule]:
+    """Simulated GPUs of an existing cluster: on nodes that the lab file names, and with an image for fractions."""
+    about: tuple[Loc, ...] = (("gpu", "mode"),)
+    if spec.gpu.mode != "simulated":
+        if spec.gpu.nodes:
+            yield BrokenRule(("gpu", "nodes"), "requires gpu.mode 'simulated'", about)
+        return
+    if not spec.gpu.nodes:
+        what = "is missing: name the nodes of the existing cluster that get simulated GPUs"
+        yield BrokenRule(("gpu", "nodes"), what, about)
+    if spec.gpu.per_node == 0:
+        yield BrokenRule(("gpu", "perNode"), "0 leaves the named nodes without GPUs; use gpu.mode 'none'", about)
+    if spec.gpu.image is None and gpus_are_shared(spec):
+        what = "is missing: fractions of simulated GPUs need a pod of kailab in the cluster"
+        yield BrokenRule(("gpu", "image"), f"{what}; or set kai.gpuSharing: false", (*about, ("kai", "gpuSharing")))
+
+
+def gpus_are_shared(spec: LabFields) -> bool:
+    """Whether the lab's KAI gives pods fractions of GPUs."""
+    return spec.scheduler != "default" and spec.kai.manage != "none" and spec.kai.gpu_sharing
 
 
 def _mirrors(mirrors: Mapping[str, str]) -> Iterator[BrokenRule]:

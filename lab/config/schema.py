@@ -10,6 +10,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from lab.config.models import LabSpec
 
 SCHEMA_ID = "urn:kailab:lab-file"
+SCHEMA_FILE = "lab.schema.json"
+"""Name beside a lab file, whose first line names it for the YAML language server of editors."""
 _TITLE = "kailab lab file"
 
 

@@ -85,7 +85,7 @@ class SupplySpec(Model):
     )
     """Tried in this order."""
     bundle: Path | None = None
-    """A bundle from 'lab bundle create', absolute or relative to the lab file."""
+    """A bundle from 'kailab bundle create', absolute or relative to the lab file."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Registry host → mirror host, e.g. {'ghcr.io': 'localhost:5001'}."""
     pull_secrets: tuple[DnsName, ...] = ()
@@ -122,14 +122,16 @@ class LabFields(Model):
 
     @property
     def gpu_pools(self) -> tuple[NodePool, ...]:
-        """The node pools that the lab makes, in node order; without workers, of control planes.
+        """The node pools that get GPUs from the lab, in node order; without workers, of control planes.
 
-        Empty in mode ``none``, and where the GPUs are the cluster's own.
+        In an existing cluster one pool of the named nodes. Empty in mode ``none``, and for the cluster's own GPUs.
 
         Workers after the last pool have no GPUs.
         """
-        if self.gpu.mode in ("none", "present") or not self.cluster.own:
+        if self.gpu.mode in ("none", "present"):
             return ()
+        if not self.cluster.own:
+            return self.gpu.node_pools(len(self.gpu.nodes)) if self.gpu.nodes else ()
         return self.gpu.node_pools(self.cluster.workers or self.cluster.control_planes)
 
     def mode_of(self, tenant: TenantSpec) -> str:

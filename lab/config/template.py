@@ -1,4 +1,4 @@
-"""The lab file that 'lab init' writes from the models: every key explained, with the values of a profile or a cluster.
+"""The lab file that 'kailab init' writes from the models: each key explained, with a profile's or a cluster's values.
 
 A line ``#key: value`` is an option at its default (remove the # to change it); a line ``# text`` is a comment.
 """
@@ -19,6 +19,7 @@ from lab.config.error_text import explain
 from lab.config.loader import errors_in, load_profile
 from lab.config.models import LabSpec
 from lab.config.rules import prefix
+from lab.config.schema import SCHEMA_FILE
 
 _WIDTH = 108
 _EXAMPLE_NAMES = {"queues": "team-a", "tenants": "team-a"}
@@ -27,7 +28,7 @@ _EXAMPLE_NAMES = {"queues": "team-a", "tenants": "team-a"}
 def init_text(profile: str, name: str | None = None) -> str:
     """A commented lab file with the values of a shipped profile. Raises SpecError for an unknown profile."""
     spec = load_profile(profile, (f"name={name}",) if name else (), {})
-    return _file(f"# A kailab lab file, written by 'lab init' from the profile '{profile}'.", _top(spec))
+    return _file(f"# A kailab lab file, written by 'kailab init' from the profile '{profile}'.", _top(spec))
 
 
 def existing_text(values: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> str:
@@ -44,17 +45,18 @@ def existing_text(values: Mapping[str, Any], found: Mapping[str, Sequence[str]])
     except ValidationError as error:
         lines = [f"{prefix(one['loc'])}{explain(one)}" for one in error.errors(include_url=False)]
         raise errors_in(f"{len(lines)} values cannot be in a lab file", lines) from None
-    head = f"# A kailab lab file, written by 'lab init --existing' for the cluster of context '{spec.cluster.context}'."
+    head = (
+        f"# A kailab lab file, written by kailab init --existing for the cluster of context '{spec.cluster.context}'."
+    )
     return _file(head, _top(spec, found))
 
 
 def _file(head: str, lines: Iterator[str]) -> str:
     about = (
+        f"# yaml-language-server: $schema={SCHEMA_FILE}",
         head,
         "# A line '#key: value' is an option at its default: remove the # to change it.",
         "# The environment (KAILAB_SET_gpu__perNode=4) overrides the file, --set gpu.perNode=4 overrides both.",
-        "# For completion in an editor: run lab schema > lab.schema.json, and start this file with the comment",
-        "# 'yaml-language-server: $schema=lab.schema.json'.",
     )
     return "\n".join([*about, *lines]) + "\n"
 

@@ -72,7 +72,7 @@ class TenantSpec(Model):
     """A vCluster."""
 
     name: DnsName
-    """Name of the vCluster; 'lab kubeconfig NAME' prints its kubeconfig path."""
+    """Name of the vCluster; 'kailab kubeconfig NAME' prints its kubeconfig path."""
     mode: Literal["host-kai", "own-kai", "default"] = "host-kai"
     """host-kai: the host's KAI schedules its pods; own-kai: KAI inside, any version; default: no KAI."""
     vcluster: Version = "0.36.1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.config import queue_rules
-from lab.config.node_assignment import beside_host_kai, nodes_wanted, tenant_nodes, worker_names
+from lab.config.node_assignment import beside_host_kai, nodes_wanted, pools_by_worker, tenant_nodes, worker_names
 from lab.config.rules import BrokenRule, Loc, dotted, duplicates, kai_on, known_line
 from lab.config.sections import LabFields
 from lab.config.tenant import TenantSpec
@@ -141,6 +141,9 @@ def _existing_cluster(spec: LabFields) -> Iterator[BrokenRule]:
         if spec.gpu.mode != "none" and tenant.quota.gpus is None:
             what = "is missing: with provider 'existing' the lab file limits each tenant's GPUs"
             yield BrokenRule((*at, "quota", "gpus"), what, (_PROVIDER,))
+        if spec.gpu.mode == "simulated" and tenant.mode == "own-kai" and tenant.gpu_sharing:
+            what = "must be false: reservation pods of a tenant's KAI need NVML, which these simulated GPUs do not have"
+            yield BrokenRule((*at, "gpuSharing"), what, (_PROVIDER, ("gpu", "mode")))
         limited += tenant.quota.gpus or 0
     if spec.budget.gpus is not None and limited > spec.budget.gpus:
         what = f"the tenants' quotas are {limited} GPUs together, but budget.gpus is {spec.budget.gpus:g}"
@@ -149,12 +152,12 @@ def _existing_cluster(spec: LabFields) -> Iterator[BrokenRule]:
 
 def _excess_quotas(spec: LabFields) -> Iterator[tuple[int, str]]:
     """Index and message of each tenant whose quota exceeds the simulated GPUs of its nodes."""
-    per_worker = [pool.per_node for pool in spec.gpu_pools for _ in range(pool.nodes)]
-    by_name = dict(zip(worker_names(spec), per_worker, strict=False))
+    pools = pools_by_worker(spec)
+    by_name = {name: pool.per_node for name, pool in pools}
     own = tenant_nodes(spec)
     for index, tenant in enumerate(spec.tenants):
         nodes = own.get(tenant.name, ())
-        most = sum(by_name.get(name, 0) for name in nodes) if nodes else sum(per_worker)
+        most = sum(by_name.get(name, 0) for name in nodes) if nodes else sum(pool.per_node for _, pool in pools)
         if tenant.quota.gpus is not None and tenant.quota.gpus > most:
             where = f"{', '.join(nodes)} {'have' if len(nodes) > 1 else 'has'}" if nodes else "the nodes have"
             yield index, f"{tenant.quota.gpus} is more than {where}: {most}"

@@ -15,8 +15,9 @@ C = TypeVar("C")
 class PlanDelta(Generic[C]):
     """The steps to undo and to apply, each in the order of its plan.
 
-    Steps with the same id correspond; a step is changed if its ``Step.wanted`` differs. ``lab tenant add`` applies new
-    and changed steps; ``lab tenant remove`` undoes removed steps and applies changed ones; ``lab down`` undoes all.
+    Steps with the same id correspond; a step is changed if its ``Step.wanted`` differs. ``kailab tenant add`` applies
+    new and changed steps; ``kailab tenant remove`` undoes removed steps and applies changed ones; ``kailab down``
+    undoes all.
     """
 
     gone: tuple[Step[C], ...]

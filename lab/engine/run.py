@@ -11,9 +11,10 @@ import contextlib
 import graphlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, dataclass, field
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from lab.engine.events import Bus, RunFinished, RunStarted, StepFinished, StepStarted
@@ -60,9 +61,9 @@ class RunRecord:
         """Raise Interrupted if the run was cancelled, or StepFailed with the first error and one line per other."""
         if self.cancelled:
             raise Interrupted(
-                f"lab {self.verb} was interrupted; finished steps are kept",
+                f"kailab {self.verb} was interrupted; finished steps are kept",
                 evidence=[f"{step}: had already failed: {_first_line(error)}" for step, error in self.errors],
-                fix="re-run the same command to continue, or 'lab down' to remove everything",
+                fix="re-run the same command to continue, or 'kailab down' to remove everything",
             )
         if not self.errors:
             return
@@ -109,43 +110,90 @@ class Engine(Generic[C]):
         self.needs = {step.id: tuple(need for need in step.needs if need in known) for step in self.steps}
         self._order = _ordered(self.needs)
 
-    def observe(self) -> dict[str, Observed]:
-        """Observe all steps in parallel; one that needs an absent step is absent. Raises Interrupted, StepFailed."""
+    def observe(self, gate: str = "", *, stop: bool = False) -> dict[str, Observed]:
+        """Observe all steps in parallel; one that needs an absent step is absent.
+
+        Args:
+            gate: the step after which all that need it, directly or not, are observed at once; otherwise each waits
+                for what it needs.
+            stop: observe nothing behind a gate that is not READY; it counts as drifted.
+
+        Raises:
+            Interrupted, StepFailed.
+        """
         seen: dict[str, Observed] = {}
+        failures: dict[str, Exception] = {}
+        needs = {step_id: (gate,) if self._needs(step_id, gate) else self.needs[step_id] for step_id in self._order}
 
         def look(step: Step[C]) -> str:
-            needs = [seen[need].state for need in self.needs[step.id]]
-            if State.ABSENT in needs:
-                seen[step.id] = Observed.absent()
+            if any(need in failures for need in needs[step.id]):
                 return "unchanged"
-            try:
-                seen[step.id] = step.observe(self.scope(step.id))
-            except LabError as error:
-                if State.DRIFTED not in needs or isinstance(error, Interrupted):
+            before = [seen[need].state for need in needs[step.id]]
+            if State.ABSENT in before:
+                seen[step.id] = Observed.absent()
+            elif stop and gate in needs[step.id] and State.DRIFTED in before:
+                seen[step.id] = Observed.drifted("not observed")
+            else:
+                try:
+                    seen[step.id] = step.observe(self.scope(step.id))
+                except Interrupted:
                     raise
-                # a step that it needs already reports the cause, such as stopped nodes
-                seen[step.id] = Observed.drifted(f"cannot be observed: {_first_line(error)}")
+                except Exception as error:  # noqa: BLE001 - what the step needs decides whether it counts
+                    failures[step.id] = error
             return "unchanged"
 
-        self._walk("observe", look, self.needs, quiet=True).raise_failure()
+        record = self._walk("observe", look, needs, quiet=True)
+        for step_id in self._order if not record.cancelled else ():
+            states = [seen[need].state for need in self.needs[step_id]]
+            error = failures.get(step_id)
+            if State.ABSENT in states:
+                seen[step_id] = Observed.absent()
+            elif error is not None:
+                if State.DRIFTED not in states or not isinstance(error, LabError):
+                    record.errors.append((step_id, error))
+                # a step that it needs already reports the cause, such as stopped nodes
+                seen[step_id] = Observed.drifted(f"cannot be observed: {_first_line(error)}")
+            else:
+                seen.setdefault(step_id, Observed.drifted("not observed"))
+        record.raise_failure()
         return seen
 
-    def up(self, estimate: float | None = None, verb: str = "up") -> RunRecord:
-        """Bring every step to READY; ``verb`` is the command, for the record."""
+    def _needs(self, step_id: str, gate: str) -> bool:
+        """Whether a step needs ``gate``, directly or not."""
+        return any(need == gate or self._needs(need, gate) for need in self.needs[step_id])
+
+    def up(
+        self,
+        estimate: float | None = None,
+        verb: str = "up",
+        seen: Mapping[str, Observed] = MappingProxyType({}),
+        since: float | None = None,
+    ) -> RunRecord:
+        """Bring every step to READY.
+
+        Args:
+            estimate: seconds that it may take, for the events.
+            verb: the command, for the record.
+            seen: what ``observe`` returned just before: a READY step is not observed again, unless one was applied.
+            since: when the command began to observe, of ``clock``; None: now.
+        """
+        applied = threading.Event()
 
         def bring(step: Step[C]) -> str:
             ctx = self.scope(step.id)
-            seen = step.observe(ctx)
-            if seen.state is State.READY:
-                return f"unchanged {seen.detail}"
+            known = None if applied.is_set() else seen.get(step.id)
+            found = known if known is not None and known.state is State.READY else step.observe(ctx)
+            if found.state is State.READY:
+                return f"unchanged {found.detail}"
             if self.cancel.is_set():
                 raise Interrupted("not applied")
+            applied.set()
             self.bus.emit(StepStarted(step.id))
             step.apply(ctx)
             step.verify(ctx)
-            return f"changed {seen.detail}"
+            return f"changed {found.detail}"
 
-        return self._walk(verb, bring, self.needs, estimate=estimate)
+        return self._walk(verb, bring, self.needs, estimate=estimate, since=since)
 
     def down(self, verb: str = "down", *, past_failures: bool = True) -> RunRecord:
         """Undo the steps one after the other in reverse order, then list what remains.
@@ -177,9 +225,10 @@ class Engine(Generic[C]):
         quiet: bool = False,
         past_failures: bool = False,
         estimate: float | None = None,
+        since: float | None = None,
     ) -> RunRecord:
         record = RunRecord(verb)
-        started = self.clock()
+        started = self.clock() if since is None else since
         if not quiet:
             names = tuple((step.id, step.title) for step in self.steps)
             self.bus.emit(RunStarted(self.lab, verb, names, estimate))

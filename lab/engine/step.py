@@ -42,7 +42,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Effect:
-    """A change that a step makes, for ``lab plan``; ``where`` is host, lab, node or cluster."""
+    """A change that a step makes, for ``kailab plan``; ``where`` is host, lab, node or cluster."""
 
     where: str
     what: str

@@ -18,6 +18,7 @@ from lab.explain.lookup import no_such
 from lab.explain.owners import Ref, owners
 from lab.findings import Finding
 from lab.objects.fields import annotations_of, parts
+from lab.objects.synced import SyncedObject
 from lab.objects.views import EventView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.scheduler_metrics import samples
@@ -82,14 +83,28 @@ class EvictionExplanation:
 
 
 def explain_evictions(
-    snapshot: ClusterSnapshot, subject: Ref | None = None, command: Sequence[str] = ("kubectl",)
+    snapshot: ClusterSnapshot, subject: Ref | None = None, command: Sequence[str] = ("kubectl",), *, tenant: str = ""
 ) -> EvictionExplanation:
     """Explain the evictions of a pod or workload, or the recent ones of the cluster.
 
-    The subject may be deleted: events of its PodGroup outlive it by an hour. Raises NoSuchPod if it is unknown.
+    Args:
+        snapshot: the cluster whose KAI evicts.
+        subject: may be deleted: events of its PodGroup outlive it by an hour.
+        command: the kubectl command line for the cluster.
+        tenant: only evictions of pods that are synced from this tenant; ``subject`` is then named as inside it.
+
+    Raises NoSuchPod if the subject is unknown.
     """
-    groups = frozenset() if subject is None else _groups(snapshot, subject)
-    found = [one for one in _evictions(snapshot) if subject is None or _concerns(one, subject, groups)]
+    inside = SyncedPods(snapshot, tenant) if tenant else None
+    if subject is None:
+        groups: frozenset[Ref] = frozenset()
+    else:
+        groups = inside.groups(subject) if inside else _groups(snapshot, subject)
+    found = [
+        one
+        for one in _evictions(snapshot)
+        if (inside.has(one, subject) if inside else subject is None or _concerns(one, subject, groups))
+    ]
     if subject is not None and not found and not groups:
         what = f"eviction, pod or workload {subject.namespace}/{subject.name}"
         raise no_such(snapshot, what, subject.name, subject.namespace)
@@ -97,19 +112,61 @@ def explain_evictions(
     counted = {
         (row["namespace"], row["podgroup"], row["action"]): int(value)
         for row, value in samples(snapshot.metrics, EVICTED)
-        if subject is None or Ref("PodGroup", row["namespace"], row["podgroup"]) in groups
+        if (subject is None and not tenant) or Ref("PodGroup", row["namespace"], row["podgroup"]) in groups
     }
     shown = found[:_RECENT] if subject is None else found
     judged = [_judged(snapshot, one, command) for one in shown]
     lost = _lost(found, counted)
     return EvictionExplanation(
-        subject="" if subject is None else f"{subject.kind or 'Pod'} {subject.namespace}/{subject.name}",
+        subject="" if subject is None else _title(subject, tenant),
         evictions=tuple(shown),
         findings=(*(finding for finding, _ in judged), *lost),
         required=tuple(answer for _, answer in judged),
         counted={f"{space}/{name} {action}": number for (space, name, action), number in counted.items() if number},
         metrics=bool(snapshot.metrics),
     )
+
+
+@dataclass(frozen=True)
+class SyncedPods:
+    """A tenant's pods on the host, those of deleted pods by the names that vCluster gives them."""
+
+    snapshot: ClusterSnapshot
+    tenant: str
+
+    def groups(self, subject: Ref) -> frozenset[Ref]:
+        """Return the host's PodGroups of a pod or workload of the tenant."""
+        return frozenset(
+            Ref("PodGroup", view.namespace, view.pod_group)
+            for raw, view in zip(self.snapshot.of("Pod"), self.snapshot.pods, strict=True)
+            if view.pod_group and (of := SyncedObject.of(raw)).tenant == self.tenant
+            if _is_of(subject, of.namespace, of.name)
+        )
+
+    def has(self, one: Eviction, subject: Ref | None) -> bool:
+        """Return whether one of the evicted pods is of the subject, or of the tenant."""
+        names = (self._inside(one.group.namespace, name) for name in one.pods)
+        return any(of is not None and (subject is None or _is_of(subject, *of)) for of in names)
+
+    def _inside(self, namespace: str, name: str) -> tuple[str, str] | None:
+        """Return namespace and name inside the tenant: by the pod's keys, or by ``NAME-x-NAMESPACE-x-TENANT``."""
+        raw = self.snapshot.get("Pod", name, namespace)
+        if raw is not None:
+            of = SyncedObject.of(raw)
+            return (of.namespace, of.name) if of.tenant == self.tenant else None
+        match = re.fullmatch(rf"(.+)-x-(.+)-x-{re.escape(self.tenant)}", name)
+        return (match[2], match[1]) if match else None
+
+
+def _is_of(subject: Ref, namespace: str, name: str) -> bool:
+    """Return whether a pod is the subject, or has the name that a workload's pods have."""
+    named = name == subject.name if subject.kind in ("", "Pod") else name.startswith(f"{subject.name}-")
+    return namespace == subject.namespace and named
+
+
+def _title(subject: Ref, tenant: str) -> str:
+    of = f" of tenant {tenant}" if tenant else ""
+    return f"{subject.kind or 'Pod'} {subject.namespace}/{subject.name}{of}"
 
 
 def _evictions(snapshot: ClusterSnapshot) -> list[Eviction]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from lab.explain.owners import Ref
 from lab.findings import Certainty
@@ -17,6 +18,28 @@ _QUEUE = re.compile(
     r" and queue priority of <(?P<priority>-?\d+)>"
 )
 _UNLIMITED = float("inf")
+
+ACTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "reclaim": (
+            "Another queue reclaimed its share",
+            "reclaim gives a queue its fair share back from queues above theirs, or above their quota",
+        ),
+        "preempt": (
+            "A workload of higher priority in the same queue",
+            "preempt serves a higher priority in the same queue; only preemptible workloads are evicted for it",
+        ),
+        "consolidation": (
+            "Moved to make room",
+            "consolidation moves pods together when enough GPUs are free but scattered over nodes; a bare pod is lost",
+        ),
+        "stalegangeviction": (
+            "A gang fell below its minimum",
+            "a gang had fewer pods than its minimum for longer than the grace period, and KAI evicts the rest",
+        ),
+    }
+)
+"""Actions of the scheduler that evict: title, and the rule by which they do."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +104,7 @@ def verdict(snapshot: ClusterSnapshot, action: str, victim: Ref, evictor: Ref | 
             return Verdict(
                 "yes",
                 "stale gang eviction",
-                "A gang fell below its minimum",
+                ACTIONS[action][0],
                 "the gang had fewer pods than its minimum for longer than the grace period",
                 "find out why pods of the gang ended; kai.scheduler/staleness-grace-period sets the wait",
                 (),
@@ -95,10 +118,10 @@ _POSSIBLE = Certainty.POSSIBLE
 
 def _reclaim(queues: EvictorQueues) -> Verdict:
     """Reclaim gives a queue its fair share back from queues above theirs, or above quota (plugins/proportion)."""
-    title, victim, evictor = "Another queue reclaimed its share", queues.victim, queues.evictor
+    title, victim, evictor = ACTIONS["reclaim"][0], queues.victim, queues.evictor
     if victim is None or evictor is None:
         why = "another queue was entitled to the GPUs; its event has no figures"
-        return Verdict("unknown", "reclaim", title, why, "lab explain queue", (), Certainty.LIKELY)
+        return Verdict("unknown", "reclaim", title, why, "kailab explain queue", (), Certainty.LIKELY)
     lines = (victim.line, evictor.line)
     raise_quota = f"give queue {victim.name} quota for work that must stay; what it borrows, others can reclaim"
     over = max(0.0, victim.uses - victim.fair)
@@ -115,7 +138,7 @@ def _reclaim(queues: EvictorQueues) -> Verdict:
 
 def _preempt(snapshot: ClusterSnapshot, queues: EvictorQueues) -> Verdict:
     """Preempt serves a higher priority in the same queue (actions/preempt)."""
-    title = "A workload of higher priority in the same queue"
+    title = ACTIONS["preempt"][0]
     values = {parts(obj)[0].get("name", ""): number(obj.get("value")) for obj in snapshot.of("PriorityClass")}
     low, high = values.get(queues.victim_class), values.get(queues.evictor_class)
     rows = (("victim", queues.victim_class, low), ("other", queues.evictor_class, high))
@@ -147,7 +170,9 @@ def _consolidation(snapshot: ClusterSnapshot, victim: Ref) -> Verdict:
         why += "; nothing recreates a bare pod, so it was lost instead of moved"
     fix = "create it again as a Job, whose controller recreates it" if bare else "label it priorityClassName=build"
     lines = (f"PodGroup {victim.name}: {'no controller' if bare else 'a controller recreates its pods'}",)
-    return Verdict("no" if bare else "yes", "consolidation", "Moved to make room", why, fix, lines, Certainty.LIKELY)
+    return Verdict(
+        "no" if bare else "yes", "consolidation", ACTIONS["consolidation"][0], why, fix, lines, Certainty.LIKELY
+    )
 
 
 def _then(match: re.Match[str]) -> QueueThen:

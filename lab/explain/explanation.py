@@ -60,7 +60,7 @@ class Explanation:
             lines.append(f"  next: {finding.next}")
         if len(self.findings) > most:
             tenant = f" --tenant {self.side.removeprefix('tenant ')}" if self.side.startswith("tenant ") else ""
-            command = f"lab explain {self.namespace}/{self.name}{tenant}"
+            command = f"kailab explain {self.namespace}/{self.name}{tenant}"
             lines.append(f"… and {len(self.findings) - most} more reasons: {command}")
         return lines
 

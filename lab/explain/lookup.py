@@ -56,6 +56,14 @@ class LabSnapshot:
         """Return the snapshot of a tenant, or of the host. Raises NoSuchPod if the lab has no such tenant."""
         return self._tenant(tenant).snapshot if tenant else self.host
 
+    def synced_from(self, tenant: str) -> str:
+        """Return the tenant if the host schedules its pods, else nothing. Raises NoSuchPod as ``snapshot``."""
+        return "" if not tenant or self._tenant(tenant).own_scheduler else tenant
+
+    def scheduled(self, tenant: str) -> ClusterSnapshot:
+        """Return the snapshot of the cluster that schedules a tenant's pods. Raises NoSuchPod as ``snapshot``."""
+        return self.host if self.synced_from(tenant) else self.snapshot(tenant)
+
     def cases_of(self, obj: Obj, tenant: str = "") -> tuple[PodContext, ...]:
         """Return the contexts of a Pod or workload object, which has its kind. Raises NoSuchPod as ``cases``."""
         if not tenant:
@@ -74,7 +82,8 @@ class LabSnapshot:
     def _tenant(self, name: str) -> TenantSnapshot:
         names = [one.name for one in self.tenants]
         if name not in names:
-            raise NoSuchPod(f"the lab has no tenant {name!r} (tenants: {', '.join(names) or 'none'})", fix="lab status")
+            known = ", ".join(names) or "none"
+            raise NoSuchPod(f"the lab has no tenant {name!r} (tenants: {known})", fix="kailab status")
         return self.tenants[names.index(name)]
 
     def _on_host(self, obj: Obj, tenant: TenantSnapshot, virtual: Obj | None) -> PodContext:

@@ -129,7 +129,7 @@ def explain_queues(snapshot: ClusterSnapshot, name: str = "") -> QueueTree:
         near = nearest(name, views)
         raise NoSuchPod(
             f"queue {name} does not exist (queues: {', '.join(sorted(views)) or 'none'})",
-            fix=f"lab explain queue {near}" if near else "lab explain queue",
+            fix=f"kailab explain queue {near}" if near else "kailab explain queue",
         )
     total = cluster_total(snapshot)
     fair = {resource: _metric(snapshot, f"kai_queue_{metric}", factor) for resource, (metric, factor) in _FAIR.items()}

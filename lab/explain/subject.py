@@ -27,7 +27,7 @@ class Subject(NamedTuple):
         may be a workload's. Raises SpecError for other words.
         """
         if len(words) > 2 or not all(words):
-            raise SpecError(f"{' '.join(words)}: more than a kind and a name", fix="lab explain KIND NAMESPACE/NAME")
+            raise SpecError(f"{' '.join(words)}: more than a kind and a name", fix="kailab explain KIND NAMESPACE/NAME")
         *first, rest = words
         left, _, name = rest.rpartition("/")
         kind = _kind(snapshot, first[0]) if first else ""

@@ -49,7 +49,7 @@ class Finding:
     side: str = ""
     """The cluster: ``host`` or ``tenant NAME``; empty if only one cluster was read."""
     fix_id: str = ""
-    """The host fix that ``lab up`` can apply."""
+    """The host fix that ``kailab up`` can apply."""
     file: str = ""
     line: int = 0
     at: tuple[str | int, ...] = ()

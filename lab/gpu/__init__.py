@@ -11,6 +11,8 @@ from lab.gpu.nvidia.verify import RealGpuProof
 from lab.gpu.pools import pools_by_node
 from lab.gpu.present import PresentGpus
 from lab.gpu.restart_recovery import GpuHeal
+from lab.gpu.simulated.assigner import GpuAssigner, assigner_image
+from lab.gpu.simulated.named_nodes import NamedGpuNodes
 from lab.gpu.simulated.nodes import GpuNodes
 from lab.session.context import LabContext
 
@@ -23,6 +25,8 @@ def gpu_steps(spec: LabSpec) -> list[Step[LabContext]]:
         return [PresentGpus(spec)]
     if not pools_by_node(spec):
         return []
+    if not spec.cluster.own:
+        return [NamedGpuNodes(spec), *([GpuAssigner(spec)] if assigner_image(spec) else [])]
     if spec.gpu.mode == "nvidia":
         return [RealGpuNodes(spec), RealGpuPlugin(spec), RealGpuLabels(spec), GpuHeal(spec), RealGpuProof(spec)]
     return [GpuNodes(spec), GpuPlugin(spec), GpuLabels(spec), GpuHeal(spec)]

@@ -13,7 +13,7 @@ from typing import Any
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
-from lab.gpu.nodes import gpu_node_names, on_nodes, require_planned
+from lab.gpu.nodes import gpu_node_names, gpu_node_starts, on_nodes, require_planned
 from lab.gpu.pools import describe_gpus, pools_by_node
 from lab.gpu.simulated.devices import CUDA_VERSION, DRIVER_VERSION
 from lab.gpu.simulated.health import Health, failures_on
@@ -90,7 +90,7 @@ class GpuPlugin(LabStep):
         if cluster.get("DaemonSet", _NAME, NAMESPACE) is None:
             return Observed.absent()
         runtime_class = cluster.get("RuntimeClass", "nvidia")
-        starts = node_starts(ctx)
+        starts = gpu_node_starts(ctx)
         diff = []
         if runtime_class is None:
             diff.append("RuntimeClass nvidia is missing")
@@ -111,7 +111,7 @@ class GpuPlugin(LabStep):
     def apply(self, ctx: LabContext) -> None:
         """Raises WaitTimeout if the plugin does not run or a kubelet does not offer its GPUs; StepFailed, ApiFailed."""
         cluster = ctx.cluster()
-        starts = node_starts(ctx)
+        starts = gpu_node_starts(ctx)
         offers = self.offers(ctx)
         refuse_foreign(cluster, self.spec.name, documents := self.documents())
         cluster.apply(documents)
@@ -173,21 +173,13 @@ class GpuPlugin(LabStep):
 
     def _serving(self, pods: Iterable[Obj], starts: Mapping[str, datetime]) -> dict[str, str]:
         """Node → plugin pod that runs with the planned GPUs since the node's last start."""
-        return {view.node: view.name for pod in pods if self._serves(view := PodView.of(pod), pod, starts)}
-
-    def _serves(self, view: PodView, pod: Obj, starts: Mapping[str, datetime]) -> bool:
-        # After a restart of its node a pod still shows its old status, until the kubelet writes a new one.
-        states = [status.get("state") or {} for status in pod.get("status", {}).get("containerStatuses") or []]
-        started = [state["running"]["startedAt"] for state in states if (state.get("running") or {}).get("startedAt")]
-        return (
-            view.ready
-            and not view.deleting
-            and view.annotations.get(CONFIG_ANNOTATION) == self.config_hash()
-            and view.node in starts
-            and bool(started)
-            # The kubelet writes whole seconds.
-            and min(map(datetime.fromisoformat, started)) >= starts[view.node].replace(microsecond=0)
-        )
+        return {
+            pod.node: pod.name
+            for pod in map(PodView.of, pods)
+            if pod.node in starts
+            and pod.ready_since(starts)
+            and pod.annotations.get(CONFIG_ANNOTATION) == self.config_hash()
+        }
 
 
 def plugin_pods(cluster: Cluster) -> list[PodView]:
@@ -207,7 +199,7 @@ def require_plugins(cluster: Cluster, nodes: Iterable[str], error: type[LabError
         raise error(
             f"the device plugin does not run on {', '.join(without)}",
             evidence=[f"{pod.name} on {pod.node}: {pod.phase}" for pod in plugin_pods(cluster)],
-            fix="lab up",
+            fix="kailab up",
         )
     return ready
 
@@ -232,16 +224,6 @@ def wait_for_offers(cluster: Cluster, offers: Offers, *, timeout: float, hold: f
         hold=hold,
         what=f"kubelets offer GPUs: {', '.join(f'{name}: {offer}' for name, offer in offers.items())}",
     )
-
-
-def node_starts(ctx: LabContext) -> dict[str, datetime]:
-    """Return the last start of each GPU node's container. Raises CommandFailed."""
-    names = gpu_node_names(ctx)
-    if not names:
-        return {}
-    # As JSON, because podman's own rendering of a time is not a standard one.
-    lines = ctx.engine.call("inspect", "--format", "{{json .State.StartedAt}}", *names, timeout=30).out.split()
-    return {name: datetime.fromisoformat(json.loads(line)) for name, line in zip(names, lines, strict=True)}
 
 
 def _log_tails(cluster: Cluster) -> list[str]:

@@ -96,12 +96,13 @@ class GpuLabels(LabStep):
     def verify(self, ctx: LabContext) -> None:
         """Raise StepFailed unless the labels agree with the lab file."""
         problem = "GPU feature discovery found other GPUs than the lab file describes"
-        require_planned(self.observe(ctx), problem, "lab up again; if the labels still differ, lab down and lab up")
+        fix = "kailab up again; if the labels still differ, kailab down and kailab up"
+        require_planned(self.observe(ctx), problem, fix)
 
 
 def discovered(output: str) -> dict[str, str]:
     """Return the labels in the output of GPU feature discovery, log lines left out. Raises StepFailed without any."""
     labels = dict(_DISCOVERED.findall(output))
     if not labels:
-        raise StepFailed("GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="lab up again")
+        raise StepFailed("GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="kailab up")
     return labels

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Generic, TypeVar
 
 from lab.config import LabSpec
@@ -32,6 +33,12 @@ def gpu_nodes(ctx: LabContext) -> tuple[Container, ...]:
 def gpu_node_names(ctx: LabContext) -> list[str]:
     """Return the names of the nodes that have GPUs, oldest first."""
     return [node.name for node in gpu_nodes(ctx)]
+
+
+def gpu_node_starts(ctx: LabContext) -> dict[str, datetime]:
+    """Return the last start of each GPU node's container. Raises CommandFailed."""
+    names = pools_by_node(ctx.spec)
+    return {name: start for name, start in ctx.node_starts().items() if name in names}
 
 
 def on_nodes(names: Iterable[str], call: Callable[[str], R]) -> dict[str, R]:
@@ -108,7 +115,7 @@ class GpuNodesStep(LabStep, ABC, Generic[F]):
             raise LabError(
                 f"nodes of lab {self.spec.name} cannot get GPUs: they were created for another gpu.mode",
                 evidence=obstacles,
-                fix=f"lab down --name {self.spec.name}, then lab up again",
+                fix=f"kailab down --name {self.spec.name}, then kailab up again",
             )
         self.install(ctx, files, states)
         for name, labels in self._missing_labels(ctx).items():

@@ -15,6 +15,9 @@ from lab.text import count
 POOL_LABEL = "kailab/pool"
 """Label of the nodes of a named pool; its value is the pool's name."""
 
+SIMULATED_LABEL = "kailab.dev/simulated-gpus"
+"""Label of the nodes of an existing cluster that have simulated GPUs; its value is the lab's name."""
+
 RUNTIME_CLASS = "nvidia"
 """RuntimeClass of the GPU nodes."""
 
@@ -32,8 +35,11 @@ def short_name(lab: str, node: str) -> str:
 def pools_by_node(spec: LabSpec) -> dict[str, NodePool]:
     """Return the pools of the nodes with GPUs, in the order of the pools; empty in mode ``none``.
 
-    In mode ``nvidia`` every node of a pool counts: the machine decides whether it gets GPUs.
+    In mode ``nvidia`` every node of a pool counts: the machine decides whether it gets GPUs. In an existing cluster the
+    lab file names the nodes.
     """
+    if not spec.cluster.own:
+        return {name: pool for pool in spec.gpu_pools for name in spec.gpu.nodes}
     role = "worker" if spec.cluster.workers else "control-plane"
     pools = [pool for pool in spec.gpu_pools for _ in range(pool.nodes)]
     return {
@@ -51,8 +57,8 @@ def node_labels(pool: NodePool) -> dict[str, str]:
 
 def runtime_class(spec: LabSpec) -> str:
     """Return the RuntimeClass of GPU pods: that of the lab's nodes, or the one of an existing cluster; empty: none."""
-    if pools_by_node(spec):
-        return RUNTIME_CLASS
+    if spec.cluster.own:
+        return RUNTIME_CLASS if pools_by_node(spec) else ""
     return (spec.gpu.runtime_class or "") if spec.gpu.mode == "present" else ""
 
 
@@ -68,7 +74,7 @@ def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:
 
 def describe_gpus(spec: LabSpec) -> str:
     """Describe the lab's GPUs: ``2 workers × 2 Tesla T4``, or pool by pool."""
-    role = "worker" if spec.cluster.workers else "control-plane node"
+    role = "node" if not spec.cluster.own else "worker" if spec.cluster.workers else "control-plane node"
     parts = []
     for pool in spec.gpu_pools:
         if spec.gpu.mode != "nvidia":

@@ -28,6 +28,14 @@ def read(root: Runner) -> BridgeSettings:
     return BridgeSettings(policy, any(line.startswith("-N DOCKER") for line in rules))
 
 
+def rules_of_users(root: Runner) -> list[str]:
+    """Rules in the chain that Docker leaves to the machine's owner."""
+    if root.which("iptables") is None:
+        return []
+    rules = root.run(["iptables", "-t", "filter", "-S"], check=False).out.splitlines()
+    return [line for line in rules if line.startswith("-A DOCKER-USER ") and line != "-A DOCKER-USER -j RETURN"]
+
+
 def clean(root: Runner, forward: str) -> list[str]:
     """Remove Docker's rules, chains and bridges, and restore the policy of FORWARD. Return what was removed."""
     done = []

@@ -120,9 +120,9 @@ def cache(_: CheckContext) -> Iterator[Finding]:
     """Check that what is in the cache has its recorded sums; content is read only where size or time changed."""
     count, wrong = sums.check_all()
     for path, why in wrong.items():
-        yield warn(f"{path} is damaged: {why}", f"rm -r {shlex.quote(str(path))}; 'lab up' makes again what it needs")
+        yield warn(f"{path} is damaged: {why}", f"rm -r {shlex.quote(str(path))}; 'kailab up' recreates what it needs")
     if not wrong:
-        yield ok(f"{count} entries with the recorded sizes and times ('lab bundle verify' reads them)")
+        yield ok(f"{count} entries with the recorded sizes and times ('kailab bundle verify' reads them)")
 
 
 @check("sources", "sources", advisory=True)
@@ -139,8 +139,8 @@ def package_sources(ctx: CheckContext) -> Iterator[Finding]:
     for why, names in refused.items():
         yield fail(
             f"{', '.join(names)}: {why}",
-            "if 'lab plan' reports missing items, set HTTPS_PROXY or supply.mirrors in the lab file,"
-            " or use a bundle made on another machine ('lab bundle create')",
+            "if 'kailab plan' reports missing items, set HTTPS_PROXY or supply.mirrors in the lab file,"
+            " or use a bundle made on another machine ('kailab bundle create')",
         )
 
 

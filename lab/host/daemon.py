@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lab.engine.journal import Journal
 from lab.errors import HostNotReady, Leftovers
-from lab.host import bridges, engines
+from lab.host import bridges, docker_config, engines
 from lab.host.file_backup import record, records
 from lab.host.machine import Machine
 from lab.tools.process import Runner
@@ -63,11 +63,16 @@ def require_empty(run: Runner, machine: Machine, what: str) -> None:
         )
 
 
-def require_idle(run: Runner, what: str) -> None:
-    """Raise Leftovers, starting with ``what``, if containers run, whoever started them."""
-    installed = [engine for engine in engines.NAMES if run.which(engine) is not None]
-    found = [line for engine in installed for line in _listed(run, engine, "container", "ps") or ()]
-    if found:
+def require_idle(run: Runner, machine: Machine, what: str) -> None:
+    """Raise Leftovers, starting with ``what``, if containers run, whoever started them, or dockerd does not answer."""
+    listed = {name: _listed(run, name, "container", "ps") for name in engines.NAMES if run.which(name) is not None}
+    number = pid(machine)
+    if number is not None and listed.get("docker") is None:
+        raise Leftovers(
+            f"{what}: dockerd (process {number}) does not answer, and may have containers",
+            fix="run the same command as a user who may use Docker",
+        )
+    if found := [line for lines in listed.values() for line in lines or ()]:
         raise Leftovers(
             f"{what}: containers are running", evidence=found[:20], fix="stop them; then run the same command again"
         )
@@ -81,7 +86,7 @@ def residents(run: Runner, machine: Machine) -> list[str]:
             return names + (_listed(run, "docker", "volume", "volume", "ls", shown="{{.Name}}") or [])
     found = []
     for kind in ("container", "volume"):
-        argv = ["find", f"/var/lib/docker/{kind}s", "-mindepth", "1", "-maxdepth", "1", "-type", "d"]
+        argv = ["find", f"{docker_config.data_root(machine)}/{kind}s", "-mindepth", "1", "-maxdepth", "1", "-type", "d"]
         listed = machine.as_root(run).run(argv, check=False).out.splitlines()
         found += [f"{kind} {line.rpartition('/')[2][:12]}" for line in listed]
     return found
@@ -95,7 +100,16 @@ def images(run: Runner, machine: Machine) -> list[str]:
         if listed.code == 0:
             rows = [line.split() for line in listed.out.splitlines()]
             return [number if "<none>" in name else name for name, number in rows]
-    argv = ["find", "/var/lib/docker/image", "-name", "repositories.json", "-exec", "cat", "{}", "+"]
+    argv = [
+        "find",
+        f"{docker_config.data_root(machine)}/image",
+        "-name",
+        "repositories.json",
+        "-exec",
+        "cat",
+        "{}",
+        "+",
+    ]
     text = machine.as_root(run).run(argv, check=False).out
     return sorted(set(re.findall(r'"([^"@]+:[^":@]+)":"sha256:', text)))
 
@@ -195,13 +209,21 @@ class StartEngine:
         root.run(["update-alternatives", "--set", "iptables", str(legacy)])
 
     def undo(self, run: Runner, journal: Journal) -> list[str]:
+        """Stop Docker and remove its network. Raises Leftovers if anything of others needs either."""
         root = self.machine.as_root(run)
         changes = records(journal, self.id)
         done = []
         if started := next((change for change in changes if change.kind in ("daemon", "service")), None):
             require_empty(run, self.machine, "Docker keeps running")
+            network = started.facts.get("chains") != "True"
+            if network and (rules := bridges.rules_of_users(root)):
+                raise Leftovers(
+                    "Docker keeps running: the chain DOCKER-USER has rules that no lab created",
+                    evidence=rules[:20],
+                    fix="save them and run 'iptables -F DOCKER-USER'; then run the same command again",
+                )
             done.append(self._stop(root, started.kind))
-            if started.facts.get("chains") != "True":
+            if network:
                 done += bridges.clean(root, started.facts.get("forward", ""))
             journal.released(started.kind, started.name)
         for change in changes:

@@ -88,18 +88,35 @@ def without_wrapper(data: bytes) -> bytes:
     return text(config)
 
 
-def require_unused(run: Runner, runtime: str, what: str) -> None:
+def data_root(machine: Machine) -> str:
+    """Docker's directory for containers, images and volumes."""
+    try:
+        return str(read(machine).get("data-root") or "/var/lib/docker")
+    except HostNotReady:
+        return "/var/lib/docker"
+
+
+def require_unused(run: Runner, machine: Machine, runtime: str, what: str) -> None:
     """Raise Leftovers about ``what`` if a container, running or not, uses an OCI runtime: it could not start again."""
-    if run.which("docker") is None:
-        return
-    ids = run.run(["docker", "ps", "-aq"], check=False).out.split()
-    if not ids:
-        return
-    out = run.run(["docker", "inspect", "-f", "{{.HostConfig.Runtime}} {{.Name}}", *ids], check=False).out
-    users = [line.split()[1].lstrip("/") for line in out.splitlines() if line.startswith(f"{runtime} ")]
-    if users:
+    if users := _users(run, machine, runtime):
         raise Leftovers(
             f"{what} was kept: containers use the runtime {runtime}",
             evidence=users,
             fix=f"docker rm -f -v {' '.join(users)}; then run the same command again",
         )
+
+
+def _users(run: Runner, machine: Machine, runtime: str) -> list[str]:
+    """Names of the containers with a runtime; ids, from Docker's directory, if Docker does not answer."""
+    if run.which("docker") is None:
+        return []
+    listed = run.run(["docker", "ps", "-aq"], check=False)
+    if listed.code != 0:
+        folder = f"{data_root(machine)}/containers"
+        argv = ["find", folder, "-name", "hostconfig.json", "-exec", "grep", "-l", f'"Runtime":"{runtime}"', "{}", "+"]
+        files = machine.as_root(run).run(argv, check=False).out.splitlines()
+        return [file.split("/")[-2][:12] for file in files]
+    ids = listed.out.split()
+    shown = ["docker", "inspect", "-f", "{{.HostConfig.Runtime}} {{.Name}}", *ids]
+    lines = run.run(shown, check=False).out.splitlines() if ids else []
+    return [line.split()[1].lstrip("/") for line in lines if line.startswith(f"{runtime} ")]

@@ -121,7 +121,7 @@ def caps(ctx: CheckContext) -> Iterator[Finding]:
         yield fail(
             f"{missing} missing on this machine, and Docker before 23.0 requests it: privileged containers fail"
             " with 'unable to apply caps: operation not permitted'",
-            f"register {WRAPPER} as default runtime in /etc/docker/daemon.json ('lab up --yes' does that)",
+            f"register {WRAPPER} as default runtime in /etc/docker/daemon.json ('kailab up --yes' does that)",
             "engine-runtime",
         )
 

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,9 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "vcluster": ("--version",),
 }
 """Programs shown in reports, with the arguments that print their version."""
+
+PLANNED = ("debootstrap", "go")
+"""The programs of ``TOOLS`` that a plan depends on."""
 
 COMPILERS = ("cc", "gcc", "clang")
 
@@ -122,14 +125,17 @@ class HostFacts:
         return {**vars(self), "go": ".".join(map(str, self.go)) if self.go else None}
 
 
-def gather(run: Runner, machine: Machine | None = None) -> HostFacts:
-    """Gather the facts without changing anything; facts that cannot be read keep their defaults."""
+def gather(run: Runner, machine: Machine | None = None, tools: Iterable[str] = TOOLS) -> HostFacts:
+    """Gather the facts without changing anything; facts that cannot be read keep their defaults.
+
+    Each of ``tools`` is started for its version.
+    """
     here = machine or Machine()
     with ThreadPoolExecutor(16, thread_name_prefix="facts") as pool:
         found = [pool.submit(engines.inspect, name, run, here) for name in engines.NAMES]
-        tools = {name: pool.submit(_tool, name, args, run) for name, args in TOOLS.items()}
+        versions = {name: pool.submit(_tool, name, TOOLS[name], run) for name in tools}
         gpu = pool.submit(nvml.query)
-        installed = {name: fact for name, future in tools.items() if (fact := future.result()) is not None}
+        installed = {name: fact for name, future in versions.items() if (fact := future.result()) is not None}
     memory = {key: int(kib) for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", here.text("/proc/meminfo"), re.M)}
     sysctls = {name: value for name in SYSCTLS if (value := here.sysctl(name)) is not None}
     mask = capabilities.bounding(here.text("/proc/self/status"))

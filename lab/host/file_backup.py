@@ -17,6 +17,9 @@ EDIT = "edit"
 Each fix restores what it found, the last one first.
 """
 
+_NEW = ".kailab"
+"""After a file's name: its new content, until it replaces the file."""
+
 
 def records(journal: Journal, step: str, kind: str | None = None) -> list[Owned]:
     """Changes made by a fix, latest first."""
@@ -69,7 +72,7 @@ def write_file(
         parents = map(str, PurePosixPath(path).parents)
         made = ":".join(parent for parent in parents if not machine.path(parent).exists())
     journal.owns(kind, path, step, before=before, mode=old_mode, made=made, written=written)
-    _install(machine.as_root(run), path, content, old_mode or mode)
+    _install(machine.as_root(run), _real(machine, path), content, old_mode or mode)
     return True
 
 
@@ -82,20 +85,22 @@ def restore_file(
     without ``strip`` the file is left alone.
     """
     path, root = change.name, machine.as_root(run)
-    now, before = machine.data(path), old_bytes(change)
+    now, before, real = machine.data(path), old_bytes(change), _real(machine, path)
+    if machine.path(new := f"{real}{_NEW}").exists():  # of a write that was killed
+        root.run(["rm", "-f", new])
     if now is None or now == before:
         done = f"{path} needed no change"
     elif not unchanged(machine, change):
         if strip is None:
             journal.released(change.kind, path)
             return f"{path} kept: it was changed after the lab wrote it"
-        _install(root, path, strip(now), _mode(machine, path))
+        _install(root, real, strip(now), _mode(machine, path))
         done = f"{path}: removed the lab's settings, kept later changes"
     elif before is None:
-        root.run(["rm", "-f", path])
+        root.run(["rm", "-f", real])
         done = f"{path} removed"
     else:
-        _install(root, path, before, change.facts["mode"])
+        _install(root, real, before, change.facts["mode"])
         done = f"{path} restored"
     for directory in filter(None, change.facts["made"].split(":")):
         root.run(["rmdir", "--ignore-fail-on-non-empty", directory], check=False)
@@ -107,11 +112,17 @@ def _digest(content: bytes | None) -> str:
     return "missing" if content is None else hashlib.sha256(content).hexdigest()
 
 
+def _real(machine: Machine, path: str) -> str:
+    """The file behind symbolic links: a rename to a link's own path would replace the link."""
+    real, root = machine.path(path).resolve(), machine.root.resolve()
+    return f"/{real.relative_to(root)}" if real.is_relative_to(root) else path
+
+
 def _mode(machine: Machine, path: str) -> str:
     return f"{machine.path(path).stat().st_mode & 0o7777:04o}"
 
 
 def _install(root: Runner, path: str, content: bytes, mode: str) -> None:
     # The rename ensures that the file is never half written; install -D creates missing directories.
-    root.run(["install", "-D", "-m", mode, "/dev/stdin", f"{path}.kailab"], stdin=content)
-    root.run(["mv", "-f", f"{path}.kailab", path])
+    root.run(["install", "-D", "-m", mode, "/dev/stdin", f"{path}{_NEW}"], stdin=content)
+    root.run(["mv", "-f", f"{path}{_NEW}", path])

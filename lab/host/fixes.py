@@ -1,4 +1,4 @@
-"""The fixes that ``lab up`` can apply to this machine.
+"""The fixes that ``kailab up`` can apply to this machine.
 
 Every fix records a change in the journal before making it, can be applied and undone repeatedly, and undoes only its
 own changes.

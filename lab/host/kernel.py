@@ -64,7 +64,7 @@ class Sysctls:
                 done.append(f"{change.name} kept: a reboot has reset the lab's value")
             elif str(now) == change.facts["set"]:
                 if change.name == FORWARD:
-                    daemon.require_idle(run, f"{FORWARD} was kept")
+                    daemon.require_idle(run, self.machine, f"{FORWARD} was kept")
                 self.machine.as_root(run).run(["sysctl", "-w", f"{change.name}={change.facts['old']}"])
                 done.append(f"{change.name} restored to {change.facts['old']}")
             else:
@@ -124,7 +124,7 @@ class CgroupMounts:
             ours = not _rebooted(self.machine, change)
             mounted = ours and f" {change.name} " in self.machine.text("/proc/self/mounts")
             if mounted:
-                daemon.require_idle(run, f"{change.name} was kept")
+                daemon.require_idle(run, self.machine, f"{change.name} was kept")
                 root.run(["umount", "-l", change.name])
             if ours and change.facts.get("made"):
                 root.run(["rmdir", "--ignore-fail-on-non-empty", change.name], check=False)

@@ -141,7 +141,7 @@ class InstallEngine:
         done = remove(run, self.machine, journal, self.id, purge="/var/lib/docker" in paths)
         root = self.machine.as_root(run)
         if paths and engines.daemon_program(run, self.machine):
-            raise Leftovers("Docker's data was kept: another dockerd is installed", evidence=paths, fix="lab doctor")
+            raise Leftovers("Docker's data was kept: another dockerd is installed", evidence=paths, fix="kailab doctor")
         for path in sorted(paths, key=DATA.index):
             if path in CONFIG:
                 root.run(["find", path, "-depth", "-type", "d", "-empty", "-delete"], check=False)

@@ -50,7 +50,7 @@ class RuntimeWrapper:
         changes = records(journal, self.id, "file")
         if not changes:
             return []
-        docker_config.require_unused(run, WRAPPER, f"the runtime {WRAPPER}")
+        docker_config.require_unused(run, self.machine, WRAPPER, f"the runtime {WRAPPER}")
         later = docker_config.without_wrapper(self.machine.data(CONFIG) or b"{}")
         if any(change.name == CONFIG for change in changes) and daemon.pid(self.machine) is not None:
             # A daemon that reloads a file without default-runtime keeps its current one: set runc explicitly first.

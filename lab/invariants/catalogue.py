@@ -59,6 +59,7 @@ ALL: tuple[Invariant, ...] = (
         "A GPU group, its reservation pod and its pods are on one node.",
         reservations.one_node,
         needs=("Pod",),
+        defects=("reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "gpu-told",
@@ -84,6 +85,7 @@ ALL: tuple[Invariant, ...] = (
         grace=30,
         why_grace="KAI deletes it within a second of the end of its last user, later on a busy machine; it retries a "
         "failed deletion at the next bind on the node",
+        defects=("reservation-lost-on-retry", "reservation-lost-in-storm"),
     ),
     Invariant(
         "queue-limit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -45,6 +46,29 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
                     proof.append(f"log of binder: {logged}")
                     return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
     return violation
+
+
+def with_consequences(violations: Iterable[Violation]) -> list[Violation]:
+    """Attribute to a proven defect what it broke besides, in the order given.
+
+    A lost reservation pod breaks several invariants of its GPU group, some before the binder has logged the deletion
+    (seen with KAI 0.16.8 in a storm of fractions: the pod was on another node than the group's reservation pod). So a
+    violation has the defect if it names the same GPU group, and the defect is known to break its invariant.
+    """
+    found = list(violations)
+    proven = {(one.side, group): one.defect for one in found if one.defect for group in _groups(one)}
+    breaking = {one.id: one.defects for one in ALL}
+
+    def attributed(violation: Violation) -> Violation:
+        defects = (proven.get((violation.side, group), "") for group in _groups(violation))
+        defect = next((one for one in defects if one in breaking.get(violation.rule, ())), "")
+        return replace(violation, defect=violation.defect or defect)
+
+    return [attributed(one) for one in found]
+
+
+def _groups(violation: Violation) -> set[str]:
+    return set(_GROUP.findall("\n".join((violation.what, *violation.evidence))))
 
 
 def _deletion_in_log(scope: Scope, groups: set[str]) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from lab.invariants.known_defects import with_consequences
 from lab.invariants.model import Violation
 from lab.serialization import to_json
 
@@ -103,7 +104,7 @@ class ViolationLog:
         return [Waiver.from_json(row) for row in latest.values()]
 
     def _violations(self) -> list[Violation]:
-        return [Violation.from_json(row) for row in self._rows("violations")]
+        return with_consequences(Violation.from_json(row) for row in self._rows("violations"))
 
     def _append(self, name: str, row: object) -> None:
         with (self.folder / f"{name}.jsonl").open("a") as file:

@@ -49,6 +49,6 @@ def verify(
         report = replace(watcher.report(), quiet=quiet)
     if all(result.state == "not judged" for result in report.results):
         evidence = list(dict.fromkeys(result.why for result in report.results))[:6]
-        fix = "check with 'lab status' whether the API server answers"
+        fix = "check with 'kailab status' whether the API server answers"
         raise ApiFailed("no invariant could be evaluated", evidence=evidence, fix=fix)
     return report

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from lab.invariants.catalogue import ALL
 from lab.invariants.evaluator import Evaluator
-from lab.invariants.known_defects import with_cause
+from lab.invariants.known_defects import with_cause, with_consequences
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.report import InvariantReport, InvariantResult
 from lab.invariants.scope import Scope
@@ -141,12 +141,13 @@ class Watcher:
     def report(self) -> InvariantReport:
         """The results so far."""
         results = []
+        found = with_consequences(self._violations)
         for name, one in self.evaluators.items():
             side = one.scope.side
             for invariant in one.invariants:
                 if name and invariant.tenant_needs:
                     continue
-                violations = tuple(v for v in self._violations if (v.side, v.rule) == (side, invariant.id))
+                violations = tuple(v for v in found if (v.side, v.rule) == (side, invariant.id))
                 waiting = tuple(p.breach for p in one.tracker.waiting() if p.invariant is invariant)
                 results.append(InvariantResult(invariant, side, violations, one.not_evaluated(invariant), waiting))
         gaps = tuple(gap for one in self.evaluators.values() for gap in one.gaps)

@@ -89,8 +89,6 @@ def _values(line: VersionLine, chart: KaiChart) -> Iterator[str]:
             yield f"deployments.{name}: the chart has no value {key}"
         if name in line.by_operator and (f"{key}.enabled" in chart.values) is not line.component_switch:
             yield f"component_switch is {line.component_switch}, but the chart's {key}.enabled contradicts it"
-    if (line.workload_class_pods == "none") is not (not line.helm.workload_class):
-        yield f"workload_class_pods is {line.workload_class_pods}, but helm.workload_class contradicts it"
 
 
 def _objects(line: VersionLine, chart: KaiChart) -> Iterator[str]:

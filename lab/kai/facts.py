@@ -6,10 +6,11 @@ them apart. Each file has a topic: name → list of ranges of releases and the v
 - keys: labels and annotations; see Key
 - chart_values: the chart's values by dotted key, with defaults; None for what templates read without a default, and
   for maps that they read as a whole
+- unread_values: those of the chart's values.yaml that no template reads, so that setting them changes nothing
 - crds: versions by name; queues: parent by name, of the queues that the chart creates
 - plugins, actions: of the scheduler; whether each is on with the default placement
 - images, binaries: names; webhooks: mutating or validating by the configuration's name
-- events: reason → components that write it; messages: rules of ``lab explain`` whose pattern the source contains
+- events: reason → components that write it; messages: rules of ``kailab explain`` whose pattern the source contains
 - support: SUPPORT.md and go.mod; see lab.kai.model.Support
 """
 
@@ -84,6 +85,44 @@ def keys(version: str) -> Mapping[str, Key]:
     }
 
 
+_HOOK_IMAGES = {"crd-upgrader", "webhookmanager"}
+_SCALING_IMAGES = {"nodescaleadjuster", "scalingpod"}
+_OPTIONAL_IMAGES = {"numa-placement-exporter"}
+"""Images of the hook Jobs, of what comes with clusterAutoscaling, and of what only a value that is off adds."""
+_OPERATORS_WEBHOOKS = ("mutating-kai-admission", "validating-kai-admission")
+
+
+def images(version: str) -> dict[str, tuple[str, ...]]:
+    """The images that pods run by default, those of hook Jobs, and those of clusterAutoscaling, as VersionLine's."""
+    named, programs = set(at("images", version)), set(at("binaries", version))
+    by_default = named & programs - _HOOK_IMAGES - _SCALING_IMAGES - _OPTIONAL_IMAGES
+    groups = {"images": by_default, "hook_images": named & _HOOK_IMAGES, "scaling_images": named & _SCALING_IMAGES}
+    return {field: tuple(sorted(group)) for field, group in groups.items()}
+
+
+def own_crds(version: str) -> tuple[str, ...]:
+    """KAI's own CRDs, without Kueue's Topology."""
+    return tuple(name for name in at("crds", version) if not name.endswith(".x-k8s.io"))
+
+
+def webhooks(version: str) -> tuple[str, ...]:
+    """The mutating webhook configuration, then the validating ones: of pods, of queues, of PodGroups."""
+    found = at("webhooks", version)
+    if "operator" not in at("images", version):  # its code is in 0.8.5, which does not run it
+        found = {name: kinds for name, kinds in found.items() if name not in _OPERATORS_WEBHOOKS}
+    validating = [name for name, kinds in found.items() if "validating" in kinds]
+    mutating = [name for name, kinds in found.items() if "mutating" in kinds]
+    return (*mutating, *sorted(validating, key=lambda name: ("podgroup" in name, "queue" in name)))
+
+
+def topology_api(version: str) -> str:
+    """API group and version of the Topology that the scheduler reads: KAI's own or Kueue's; empty without topology."""
+    known = at("crds", version)
+    own = known.get("topologies.kai.scheduler")
+    kueues = known.get("topologies.kueue.x-k8s.io", ("v1alpha1",))
+    return f"kai.scheduler/{own[0]}" if own else f"kueue.x-k8s.io/{kueues[0]}" if "topology" in plugins(version) else ""
+
+
 _ANNOUNCED = re.compile(
     r"nvidia\.com/container\.[^/]+\.(?:gpu-memory\.(?:request|limit)|gpus\.devices|gpu-compute\.mode)"
     r"|kai\.scheduler/container\.[^/]+\.gpu-memory\.portion\.limit|gpu-fraction\.limit|gpu-memory\.limit"
@@ -110,7 +149,8 @@ def chart_values(version: str) -> Mapping[str, Any]:
 
 def has_value(version: str, key: str) -> bool:
     """Whether the chart of a version reads a dotted key: as such, as part of a map, or as the map above others."""
-    known = chart_values(version)
+    unread = at("unread_values", version)
+    known = {name: default for name, default in chart_values(version).items() if name not in unread}
     parts = key.split(".")
     above = [".".join(parts[:end]) for end in range(1, len(parts))]
     inside = any(one in known and (known[one] is None or isinstance(known[one], dict | list)) for one in above)

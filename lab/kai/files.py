@@ -1,6 +1,6 @@
 """Read ``lines/*.toml`` (one file per version line, merged over ``every.toml``) and find the line of a KAI version.
 
-Names of labels and chart values come from ``lab.kai.facts``, defects from ``defects.toml``. Unknown keys in the files
+What can be derived comes from ``lab.kai.facts``, defects from ``defects.toml``. Unknown keys in the files
 are errors. An unknown version gets the nearest line of its minor, or of the next older one.
 """
 
@@ -24,7 +24,19 @@ _FOLDER = Path(__file__).with_name("lines")
 _SHARED = "every"
 _TABLES = {"keys": Keys, "helm": HelmKeys}
 _OF_A_LINE = {"version", "first", "last"}
-_NOT_IN_FILES = {"name", "exact", "newer", "warning", "defects", "default_queues", "support"}
+_DERIVED = {
+    "component_switch",
+    "crds",
+    "default_queues",
+    "defects",
+    "hook_images",
+    "images",
+    "scaling_images",
+    "support",
+}
+_DERIVED |= {"topology_api", "webhooks", "workload_class_pods"}
+NOT_IN_FILES = _DERIVED | {"name", "exact", "newer", "warning"}
+"""Fields of VersionLine that no file has: derived ones, and those about the version that was asked for."""
 _DEFECTS = Path(__file__).with_name("defects.toml")
 _DEFECT = {"what", "releases", "issue", "brought", "cured", "proof"}
 
@@ -56,15 +68,34 @@ class LineFile:
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
         }
-        values |= {"keys": Keys(**_present(data["keys"], facts.keys(version)))}
-        values |= {"helm": HelmKeys(**_present(data["helm"], facts.chart_values(version)))}
-        values |= {"default_queues": tuple(facts.at("queues", version)), "defects": _defects_of(version)}
-        values |= {"support": facts.support(version)}
-        values |= {"by_operator": frozenset(data["by_operator"]), "features": frozenset(data["features"])}
-        values |= {"name": self.name, "version": version}
+        values |= {"name": self.name, "version": version} | _derived(version, data)
         # an unchecked version needs the chart's own Jobs
         own: dict[str, Any] = {} if exact else {"hooks": "helm", "config_template": ""}
         return VersionLine(**values | own, exact=exact, newer=newer, warning=warning)
+
+
+def _derived(version: str, data: Data) -> dict[str, Any]:
+    """The fields of VersionLine that come from the release's derived facts."""
+    chart = facts.chart_values(version)
+    helm = HelmKeys(**_present(data["helm"], chart))
+    webhooks, topology_api = facts.webhooks(version), facts.topology_api(version)
+    by_operator = {*data["by_operator"], *(webhooks if "kai-operator" in data["deployments"] else ())}
+    features = {name for name, since in data["features"].items() if release(since) <= release(version)}
+    of_class = helm.workload_class.rpartition(".")[2]  # such as admission.gpuFractionRuntimeClassName
+    return facts.images(version) | {
+        "keys": Keys(**_present(data["keys"], facts.keys(version))),
+        "helm": helm,
+        "crds": facts.own_crds(version),
+        "webhooks": webhooks,
+        "by_operator": frozenset(by_operator),
+        "component_switch": any(f"{data['deployments'].get(name)}.enabled" in chart for name in data["by_operator"]),
+        "default_queues": tuple(facts.at("queues", version)),
+        "defects": _defects_of(version),
+        "support": facts.support(version),
+        "topology_api": topology_api,
+        "features": frozenset(features | ({"topology"} if topology_api else set())),
+        "workload_class_pods": "fraction" if "Fraction" in of_class else "gpu" if of_class else "none",
+    }
 
 
 def _present(names: Mapping[str, str | list[str]], known: Iterable[str]) -> dict[str, str]:
@@ -95,6 +126,16 @@ def _defects_of(version: str) -> tuple[Defect, ...]:
             later = (other for other in order[order.index(wanted) :] if not facts.within(other, one["releases"]))
             found.append(Defect(id=name, fixed_in=next(later, ""), **one))
     return tuple(found)
+
+
+@functools.cache
+def known_defects() -> tuple[Defect, ...]:
+    """All known defects, each as the last release has it that has it."""
+    order = facts.releases()
+    last = (
+        (name, [one for one in order if facts.within(one, row["releases"])]) for name, row in _defect_data().items()
+    )
+    return tuple(defect for name, having in last for defect in _defects_of(having[-1]) if defect.id == name)
 
 
 @functools.cache
@@ -165,7 +206,7 @@ def source(name: str, own: Data, every: Data) -> LineFile:
     """A line: its own file's data merged over that of every.toml. Raises LabError for unknown and missing keys."""
     whole = merged(every, {key: value for key, value in own.items() if key != "change"})
     changes = own.get("change", [])
-    wanted = {field.name for field in fields(VersionLine)} - _NOT_IN_FILES
+    wanted = {field.name for field in fields(VersionLine)} - NOT_IN_FILES
     _check_keys(name, wanted, whole)
     for table, kind in _TABLES.items():
         _check_keys(f"{name}: {table}", {field.name for field in fields(kind)}, whole[table])
@@ -180,11 +221,10 @@ def source(name: str, own: Data, every: Data) -> LineFile:
 
 
 def merged(below: Data, above: Data) -> dict[str, Any]:
-    """``above`` over ``below``: tables merge by key, features add up, other values are replaced."""
+    """``above`` over ``below``: tables merge by key, other values are replaced."""
     result = {**below, **above}
     for name in _TABLES:
         result[name] = {**below.get(name, {}), **above.get(name, {})}
-    result["features"] = [*below.get("features", []), *above.get("features", [])]
     return result
 
 

@@ -24,7 +24,7 @@ class Unreachable(ApiFailed):
 def fix_for(status: int, message: str, server: str, kubeconfig: Path, context: str | None) -> str:
     """The next action after an error status."""
     if status == 401:
-        return f"renew the credentials in {kubeconfig}; those of a lab's own cluster are written again by 'lab up'"
+        return f"renew the credentials in {kubeconfig}; those of a lab's own cluster are written again by 'kailab up'"
     if "admission webhook" in message or "ValidatingAdmissionPolicy" in message:
         return "change the object as the admission check requires"
     if "failed calling webhook" in message:

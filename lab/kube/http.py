@@ -1,12 +1,13 @@
 """HTTP to one API server; the only importer of ``kubernetes``; ``in_cluster`` does without it.
 
-The client library loads the kubeconfig (certificates, tokens, exec plugins) and opens the connections. Its typed models
-are not used: for CRDs in several versions plain JSON is simpler.
+The client library loads the kubeconfig (certificates, tokens, exec plugins) and opens the connections, except those of
+``certificates``. Its typed models are not used: for CRDs in several versions plain JSON is simpler.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import json
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from lab.errors import ApiFailed
+from lab.kube.certificates import plain_pool
 from lab.kube.transport import ExecOutcome, Reply, TransportError
 from lab.tools.http import reason
 
@@ -33,7 +35,8 @@ def _configuration(kubeconfig: Path, context: str | None) -> Any:
     from kubernetes.client import Configuration  # noqa: TID251 - this is the door
 
     untyped: Any = config
-    configuration = Configuration(proxy="")
+    configuration = Configuration()
+    configuration.proxy = ""  # that of the environment follows below; kubernetes before 37 takes no such argument
     try:
         with _loading:
             untyped.load_kube_config(
@@ -44,6 +47,7 @@ def _configuration(kubeconfig: Path, context: str | None) -> Any:
         what = f"kubeconfig {kubeconfig}" + (f", context {context}," if context else "")
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ApiFailed(f"{what} is invalid: {reason}", fix="check the file and the names of its contexts") from error
+    configuration.proxy = configuration.proxy or _proxy_url(kubeconfig, context)
     configuration.retries = False  # rest.py decides which requests to repeat
     configuration.keep_alive = True
     configuration.connection_pool_maxsize = 64
@@ -55,6 +59,17 @@ def _configuration(kubeconfig: Path, context: str | None) -> Any:
         configuration.proxy = configuration.host
         configuration.no_proxy = urlsplit(configuration.host).hostname
     return configuration
+
+
+def _proxy_url(kubeconfig: Path, context: str | None) -> str:
+    """The ``proxy-url`` of a context's cluster in a valid kubeconfig, which the library ignores before 37; or empty."""
+    import yaml  # the image of kailab watch, which needs no kubeconfig, has none
+
+    document = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    name = context or document.get("current-context")
+    cluster = next(one["context"]["cluster"] for one in document["contexts"] if one["name"] == name)
+    found = next(one["cluster"] for one in document["clusters"] if one["name"] == cluster)
+    return str(found.get("proxy-url", ""))
 
 
 def _is_local(server: str) -> bool:
@@ -103,10 +118,20 @@ class KubeTransport(HttpTransport):
     """HTTP through the connection pool of the Kubernetes client library. Raises ApiFailed for an invalid kubeconfig."""
 
     def __init__(self, kubeconfig: Path, context: str | None) -> None:
-        self._config = _configuration(kubeconfig, context)
+        self._source = kubeconfig, context
+        plain = plain_pool(kubeconfig, context)
+        if plain is not None and _is_local(plain[0]):
+            self._with_token = False
+            super().__init__(*plain)
+            return
         from kubernetes.client.rest import RESTClientObject  # noqa: TID251 - this is the door
 
+        self._with_token = True
         super().__init__(str(self._config.host), RESTClientObject(self._config).pool_manager)
+
+    @functools.cached_property
+    def _config(self) -> Any:
+        return _configuration(*self._source)
 
     def exec(
         self, path: str, query: Sequence[tuple[str, str]], timeout: float, cancelled: Callable[[], bool]
@@ -138,6 +163,8 @@ class KubeTransport(HttpTransport):
 
     def _credentials(self) -> dict[str, str]:
         """The authorization header, read for each request because tokens of exec plugins expire."""
+        if not self._with_token:
+            return {}
         token = self._config.auth_settings().get("BearerToken", {}).get("value")
         return {"authorization": token} if token else {}
 

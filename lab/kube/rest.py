@@ -155,10 +155,10 @@ class RestClient:
         source = f"{self.kubeconfig}" + (f", context {self.context}" if self.context else "")
         if failure.tls:
             problem = "has an untrusted certificate"
-            fix = "the cluster was probably recreated: get its kubeconfig again; 'lab up' writes that of a lab's own"
+            fix = "the cluster was probably recreated: get its kubeconfig again; 'kailab up' writes that of a lab's own"
         else:
             problem = "does not answer"
-            fix = "check whether the cluster runs and this machine reaches it; 'lab up' starts a lab's own"
+            fix = "check whether the cluster runs and this machine reaches it; 'kailab up' starts a lab's own"
         return Unreachable(f"the API server {self.transport.server} ({source}) {problem}: {failure}", failure, fix)
 
     def _refused(self, method: str, title: str, status: int, raw: bytes) -> ApiFailed:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from lab.errors import ManifestsRefused, SpecError
 from lab.findings import Finding
+from lab.kai import line_of
 from lab.lint import rules as _rules  # noqa: F401 - registers the rules
 from lab.lint.document import PROSE_SUFFIXES, YAML_SUFFIXES, ManifestDocument, documents, parse, read
 from lab.lint.model import RULES, LintContext, Manifest, QueueFact
@@ -48,6 +50,9 @@ def lint(documents: Iterable[ManifestDocument], ctx: LintContext) -> tuple[Findi
 def _findings(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
     """Apply all rules to each pod template of a manifest; one of ``structure`` excludes the others."""
     document = manifest.document
+    if document.version:
+        with suppress(SpecError):  # older than all lines
+            ctx = replace(ctx, line=line_of(document.version))
     for number in range(max(len(manifest.pods), 1)):
         view = replace(manifest, number=number) if number else manifest
         for rule in RULES.values():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lab.config import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_nodes, worker_names
+from lab.config import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_nodes
+from lab.config.node_assignment import pools_by_worker
 from lab.errors import SpecError
 from lab.kai import line_of
 from lab.lint.model import LintContext
@@ -46,7 +47,7 @@ def _context(
 ) -> LintContext:
     line = line_of(version)
     own = {queue.name: fact_of(queue.name, _document(queue)) for queue in queues}
-    pools = [pool for pool, name in _workers(spec) if pool.per_node and (nodes is None or name in nodes)]
+    pools = [pool for name, pool in pools_by_worker(spec) if pool.per_node and (nodes is None or name in nodes)]
     return LintContext(
         line=line,
         queues={**default_queues(line), **own},
@@ -54,7 +55,7 @@ def _context(
         gpu_sharing=sharing,
         gpu_memory=max((pool.memory for pool in pools), default=0),
         gpus_per_node=max((pool.per_node for pool in pools), default=0) if spec.gpu.mode == "simulated" else 0,
-        runtime_classes=frozenset({"nvidia"}) if any(pool.per_node for pool in spec.gpu_pools) else frozenset(),
+        runtime_classes=frozenset({"nvidia"} if spec.cluster.own and any(p.per_node for p in spec.gpu_pools) else ()),
         opt_in=opt_in or {},
         namespaces={"default": opt_in} if opt_in else {},  # the lab labels it
     )
@@ -74,17 +75,10 @@ def _tenant(spec: LabSpec, name: str) -> TenantSpec:
     return tenants[name]
 
 
-def _workers(spec: LabSpec) -> list[tuple[Any, str]]:
-    """Return the GPU pool of each node with the node's short name; empty for nodes that no tenant can have."""
-    pools = [pool for pool in spec.gpu_pools for _ in range(pool.nodes)]
-    names = worker_names(spec)
-    return list(zip(pools, [*names, *[""] * (len(pools) - len(names))], strict=False))
-
-
 def _shared(spec: LabSpec) -> tuple[str, ...] | None:
     """Return the nodes that are not dedicated to a tenant; None for all."""
     dedicated = {name for names in tenant_nodes(spec).values() for name in names}
-    return tuple(name for name in worker_names(spec) if name not in dedicated) if dedicated else None
+    return tuple(name for name, _ in pools_by_worker(spec) if name not in dedicated) if dedicated else None
 
 
 def _document(queue: QueueSpec) -> dict[str, Any]:

@@ -53,6 +53,8 @@ class ManifestDocument:
     """Keys that occur twice in one mapping, with the lines of the first and the last."""
     values: str = ""
     """``file`` or ``set``: values of KAI's chart, a whole file or one key that a command sets."""
+    version: str = ""
+    """The chart's version in the command that sets the value; empty: not known."""
     template: bool = False
     """The text has ``{{`` and is a template, such as Helm's."""
 
@@ -90,7 +92,7 @@ def documents(file: Path) -> tuple[ManifestDocument, ...]:
 def _embedded(block: Block, file: str) -> tuple[ManifestDocument, ...]:
     found = _parsed("\n" * (block.line - 1) + block.text, file)
     if block.setting:
-        return tuple(replace(one, values="set") for one in found)
+        return tuple(replace(one, values="set", version=block.version) for one in found)
     return found if block.whole else tuple(one for one in found if not one.problem)
 
 

@@ -14,6 +14,7 @@ _OBJECT = re.compile(r"\s*(?:apiVersion|kind):\s+\S")
 _YAML = re.compile(r"\s*(?:#|---|-\s|-$|[\w.\"'/-]+:(?:\s|$)|[\[\]{}\"',])")
 _HELM = re.compile(r"\bhelm\b.*\b(?:install|upgrade|template)\b")
 _SET = re.compile(r"--set(?:-string|-json|-literal)?[ =]+(\"[^\"]*\"|'[^']*'|\S+)")
+_VERSION = re.compile(r"(?:--version[ =]+[\"']?|/kai-scheduler-)v?(\d+\.\d+\.\d+(?:-\w+(?:\.\d+)?)?)")
 _LANGUAGES = ("yaml", "yml", "json", "k8s", "kubernetes")
 
 
@@ -27,6 +28,8 @@ class Block:
     """It contains whole objects, with apiVersion and kind, so invalid YAML is a mistake and no fragment."""
     setting: bool = False
     """It is one value of KAI's chart that a command sets."""
+    version: str = ""
+    """The chart's version in that command, of --version or the archive; empty if it names none, or a shell variable."""
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -83,12 +86,14 @@ def settings(lines: Sequence[str], first: int) -> Iterator[Block]:
         number += 1
         if not _HELM.search(command[0]) or not any("kai-scheduler" in line for line in command):
             continue
+        named = _VERSION.search("\n".join(command))
+        version = named[1] if named else ""
         for at, line in enumerate(command):
             for match in _SET.finditer(line):
                 for pair in match[1].strip("\"'").split(","):
                     key, equals, value = pair.partition("=")
                     if equals and "\\" not in key:
-                        yield Block(first + start + at, _nested(key, value), whole=False, setting=True)
+                        yield Block(first + start + at, _nested(key, value), False, setting=True, version=version)
 
 
 def _nested(key: str, value: str) -> str:

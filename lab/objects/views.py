@@ -63,6 +63,8 @@ class ContainerView:
     last_message: str
     """The container runtime's message about a run that could not start."""
     restarts: int
+    started: datetime | None = None
+    """Start of the current run, in whole seconds; None unless it runs."""
 
     @classmethod
     def of(cls, obj: Obj, *, init: bool = False) -> ContainerView:
@@ -71,6 +73,7 @@ class ContainerView:
         name = next(iter(states), "")
         current = states.get(name) or {}
         last = (obj.get("lastState") or {}).get("terminated") or {}
+        started = current.get("startedAt") if name == "running" else None
         return cls(
             name=obj.get("name", ""),
             init=init,
@@ -83,6 +86,7 @@ class ContainerView:
             last_exit=last.get("exitCode"),
             last_message=last.get("message", ""),
             restarts=int(obj.get("restartCount") or 0),
+            started=datetime.fromisoformat(started) if started else None,
         )
 
     @classmethod
@@ -144,6 +148,18 @@ class PodView:
     @property
     def restarts(self) -> int:
         return sum(container.restarts for container in self.containers)
+
+    def ready_since(self, starts: Mapping[str, datetime]) -> bool:
+        """Whether it is Ready, is not being deleted, and its containers run since the last start of its node.
+
+        ``starts`` has these by node name; of a node that it lacks, the status is believed.
+        After a restart of its node a pod still shows its old status, until the kubelet writes a new one.
+        """
+        if not self.ready or self.deleting:
+            return False
+        node = starts.get(self.node)
+        runs = [container.started for container in self.containers if container.started is not None]
+        return node is None or (bool(runs) and min(runs) >= node.replace(microsecond=0))
 
     @property
     def ended(self) -> bool:

@@ -7,34 +7,21 @@ touched, nor of one whose record is not in this state directory: it may run else
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from lab.engine.journal import Journal, Owned
-from lab.errors import ApiFailed, Interrupted, LabError
+from lab.engine.journal import Journal
+from lab.errors import ApiFailed
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.fields import labels_of
 from lab.session.lab import Lab
 from lab.steps.queues import KIND as QUEUE
-from lab.steps.queues import TEST_LABEL, delete_queues
+from lab.steps.queues import TEST_LABEL
 from lab.text import count
-from lab.tools.lock import file_lock
-from lab.workloads.namespace import WorkloadNamespace
-from lab.workloads.temporary import (
-    CHANGE,
-    LOCK_HELD,
-    PROCESS,
-    PROCESS_LABEL,
-    ended,
-    kai_lock_file,
-    known,
-    lab_lock_file,
-)
+from lab.workloads.temporary import CHANGE, PROCESS, PROCESS_LABEL, ended, known
 
 KINDS = ("Namespace", "Pod", QUEUE, "Topology")
 """Kinds of temporary objects, in the order of their removal: a queue with pods cannot be deleted."""
@@ -61,7 +48,7 @@ class Abandoned:
 
 
 @dataclass(frozen=True)
-class _Object:
+class TemporaryObject:
     """A temporary object."""
 
     cluster: Cluster
@@ -78,44 +65,36 @@ class _Object:
     def process(self) -> str:
         return labels_of(self.doc["metadata"]).get(PROCESS_LABEL, "")
 
+    @property
+    def title(self) -> str:
+        """The object for people; a namespace with the number of its pods, which is asked of its cluster."""
+        meta = self.doc["metadata"]
+        space = meta.get("namespace")
+        title = f"{self.kind.partition('.')[0]} {f'{space}/' if space else ''}{self.name}"
+        if self.tenant:
+            title += f" in tenant {self.tenant}"
+        pods = 0
+        if self.kind == "Namespace":
+            with contextlib.suppress(ApiFailed):  # the number is only information
+                pods = len(self.cluster.list("Pod", self.name))
+        return f"{title}, with {count(pods, 'pod')}" if pods else title
+
 
 def abandoned(lab: Lab) -> tuple[Abandoned, ...]:
     """What killed processes left, and objects of unknown ones; reads only. What does not answer is left out."""
     found, commands, here = list[Abandoned](), dict[str, str](), known(lab.paths)
     for record in ended(lab.paths):
-        name, command = record.path.stem, _command(record)
+        name, command = record.path.stem, command_of(record)
         commands[name] = command
         found += [Abandoned(change.step, name, command) for change in record.owned(CHANGE)]
     for obj in _objects(lab):
         if obj.process in commands:
-            found.append(Abandoned(_title(obj), obj.process, commands[obj.process]))
+            found.append(Abandoned(obj.title, obj.process, commands[obj.process]))
         elif obj.process not in here:
             space = ("-n", obj.doc["metadata"]["namespace"]) if obj.kind == "Pod" else ()
             delete = obj.cluster.kubectl("delete", obj.kind.lower(), obj.name, *space)
-            found.append(Abandoned(_title(obj), obj.process, fix=delete))
+            found.append(Abandoned(obj.title, obj.process, fix=delete))
     return tuple(found)
-
-
-def remove_abandoned(lab: Lab, *, wait: bool = False) -> tuple[Abandoned, ...]:
-    """Undo and remove what killed processes left; returns it. Does nothing while a test disturbs the lab.
-
-    Args:
-        lab: a running lab.
-        wait: wait for such a test, and for another process that does the same.
-
-    Raises:
-        Interrupted: the lab's run was cancelled.
-    """
-    path = lab_lock_file(lab.paths)
-    with contextlib.ExitStack() as held:
-        try:
-            if os.environ.get(LOCK_HELD) != str(path):
-                for lock in (path, kai_lock_file(path)):
-                    held.enter_context(file_lock(lock, exclusive=False, wait=wait))
-            held.enter_context(file_lock(path.with_suffix(".abandoned"), exclusive=True, wait=wait))
-        except BlockingIOError:
-            return ()
-        return tuple(one for record in ended(lab.paths) for one in _removed(lab, record))
 
 
 def in_words(found: Iterable[Abandoned]) -> list[str]:
@@ -128,85 +107,28 @@ def in_words(found: Iterable[Abandoned]) -> list[str]:
     ]
 
 
-def _removed(lab: Lab, record: Journal) -> Iterator[Abandoned]:
-    """Undo and remove what one process left, then its record; what fails stays for the next time."""
-    name, command, complete, objects = record.path.stem, _command(record), True, list[_Object]()
-    for change in reversed(record.owned(CHANGE)):
-        problem = _problem(_undo, change)
-        if problem:
-            complete = False
-        else:
-            record.released(CHANGE, change.name)
-        yield Abandoned(change.step, name, command, problem=problem)
-    for tenant, cluster in _clusters(lab):
-        try:
-            objects += _in_cluster(cluster, tenant, f"{PROCESS_LABEL}={name}")
-        except ApiFailed:
-            complete = False  # it does not answer
-    titles = [_title(obj) for obj in objects]
-    problem = _problem(_delete, lab, objects)
-    yield from (Abandoned(title, name, command, problem=problem) for title in titles)
-    if complete and not problem:
-        record.path.unlink(missing_ok=True)
+def _objects(lab: Lab) -> list[TemporaryObject]:
+    """All temporary objects of the lab that are not being deleted, in the clusters that answer, listed all at once."""
+    labels = f"{OWNER_LABEL}={lab.spec.name}"
 
-
-def _problem(act: Callable[..., None], *args: Any) -> str:
-    """Do something; returns why it failed, empty if it did not. Raises Interrupted."""
-    try:
-        act(*args)
-    except Interrupted:
-        raise
-    except LabError as error:
-        return error.what
-    return ""
-
-
-def _undo(change: Owned) -> None:
-    """Undo a change; nothing if its cluster or its object is gone."""
-    facts = change.facts
-    if not Path(facts["kubeconfig"]).exists():
-        return
-    cluster = Cluster(Path(facts["kubeconfig"]))
-    if "documents" in facts:
-        cluster.apply(json.loads(facts["documents"]), retry=_SECONDS)
-        return
-    kind, name, namespace = json.loads(facts["target"])
-    if cluster.get(kind, name, namespace) is not None:
-        cluster.patch(kind, name, json.loads(facts["patch"]), namespace)
-        if kind == "Deployment":
-            cluster.wait_ready(kind, name, namespace, _SECONDS)
-
-
-def _delete(lab: Lab, objects: Iterable[_Object]) -> None:
-    """Delete the objects, kind by kind, and wait until their pods are gone, in tenants and on the host."""
-    for kind in KINDS:
-        mine = [obj for obj in objects if obj.kind == kind]
-        if kind == QUEUE:
-            for cluster in {id(obj.cluster): obj.cluster for obj in mine}.values():
-                delete_queues(cluster, {obj.name: obj.doc for obj in mine if obj.cluster is cluster})
-            continue
-        for obj in mine:
-            grace = 1 if kind == "Pod" else None
-            # the namespace first: then no controller can recreate its pods
-            obj.cluster.delete(kind, obj.name, obj.doc["metadata"].get("namespace"), grace)
-        for obj in mine:
-            if kind == "Namespace":
-                space = WorkloadNamespace(lab.spec.name, lab.cluster, obj.cluster, obj.name, obj.tenant)
-                space.remove(timeout=_SECONDS)
-
-
-def _objects(lab: Lab) -> Iterator[_Object]:
-    """All temporary objects of the lab that are not being deleted, in the clusters that answer."""
-    for tenant, cluster in _clusters(lab):
+    def find(place: tuple[str, Cluster]) -> list[TemporaryObject]:
+        tenant, cluster = place
         with contextlib.suppress(ApiFailed):
-            yield from _in_cluster(cluster, tenant, f"{OWNER_LABEL}={lab.spec.name}")
+            return in_cluster(cluster, tenant, labels)
+        return []
+
+    with ThreadPoolExecutor(8) as pool:
+        return [obj for found in pool.map(find, clusters(lab)) for obj in found]
 
 
-def _in_cluster(cluster: Cluster, tenant: str, labels: str) -> list[_Object]:
+def in_cluster(cluster: Cluster, tenant: str, labels: str) -> list[TemporaryObject]:
+    """The temporary objects with these labels in one cluster. Raises ApiFailed."""
+    with ThreadPoolExecutor(len(KINDS)) as pool:
+        listed = pool.map(lambda kind: cluster.list(kind, labels=labels), KINDS)
     return [
-        _Object(cluster, tenant, kind, doc)
-        for kind in KINDS
-        for doc in cluster.list(kind, labels=labels)
+        TemporaryObject(cluster, tenant, kind, doc)
+        for kind, docs in zip(KINDS, listed, strict=True)
+        for doc in docs
         if "deletionTimestamp" not in doc["metadata"] and _is_temporary(kind, doc["metadata"])
     ]
 
@@ -219,25 +141,14 @@ def _is_temporary(kind: str, meta: Json) -> bool:
     return kind == "Namespace" and _TEST_NAMESPACE.fullmatch(meta["name"]) is not None
 
 
-def _clusters(lab: Lab) -> Iterator[tuple[str, Cluster]]:
+def clusters(lab: Lab) -> Iterator[tuple[str, Cluster]]:
+    """Tenant, empty for the host, and cluster."""
     yield "", lab.cluster
     for tenant in lab.tenants:
         if lab.paths.tenant_kubeconfig(tenant.name).exists():
             yield tenant.name, lab.tenant(tenant.name)
 
 
-def _command(record: Journal) -> str:
+def command_of(record: Journal) -> str:
+    """The command line of a process's record; empty if it has none."""
     return next((owned.step for owned in record.owned(PROCESS)), "")
-
-
-def _title(obj: _Object) -> str:
-    meta = obj.doc["metadata"]
-    space = meta.get("namespace")
-    title = f"{obj.kind.partition('.')[0]} {f'{space}/' if space else ''}{obj.name}"
-    if obj.tenant:
-        title += f" in tenant {obj.tenant}"
-    pods = 0
-    if obj.kind == "Namespace":
-        with contextlib.suppress(ApiFailed):  # the number is only information
-            pods = len(obj.cluster.list("Pod", obj.name))
-    return f"{title}, with {count(pods, 'pod')}" if pods else title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lab import sums
@@ -31,33 +31,40 @@ def create_bundle(
     Raises:
         Unavailable: an item is not available from any source.
         SpecError: an argument is invalid.
+        LabError: ``out`` exists or cannot be written; nothing is built then.
     """
+    return create(out, _entries(spec, images, charts, tell))
+
+
+def _entries(
+    spec: LabSpec, images: tuple[str, ...], charts: tuple[str, ...], tell: Callable[[str], None]
+) -> Iterator[tuple[Item, str, Path]]:
+    """Fetch or build one item after the other."""
     supply = Session(spec, spec).supply
-    entries: list[tuple[Item, str, Path]] = []
     for text in images:
         reference, _, archive = text.partition("=")
-        entries.append((Item("image", reference), "", _file(archive) if archive else supply.image(reference)))
+        yield Item("image", reference), "", _file(archive) if archive else supply.image(reference)
     for text in charts:
         name, _, archive = text.partition("=")
         name, _, version = name.partition("@")
         if archive and not version:
             raise SpecError(f"--chart {text}: a file needs a version", fix="write NAME@VERSION=FILE")
         item = supply.item("chart", name, version)
-        entries.append((item, supply.wanted(item), _file(archive) if archive else supply.path(item)))
-    if not entries:
-        spec, no_kai = resolve_scheduler(resolve_gpus(spec)[0], supply)
-        if no_kai:
-            tell(f"without KAI: {no_kai}")
-        for item in items_needed(spec, supply):
-            tell(str(item))
-            made = MADE if item.kind == "image" and supply.made_here(item) else ""
-            version = made if item.kind == "image" else supply.wanted(item)
-            entries.append((item, version, supply.path(item)))
-        if spec.gpu.mode == "simulated" and has_gpus(spec):
-            item = bundle_item(node_arch())
-            tell(str(item))
-            entries.append((item, item.version, (library_at_hand(supply) or build_library(supply.run)).parent))
-    return create(out, entries, lambda text, done, total: None)
+        yield item, supply.wanted(item), _file(archive) if archive else supply.path(item)
+    if images or charts:
+        return
+    spec, no_kai = resolve_scheduler(resolve_gpus(spec)[0], supply)
+    if no_kai:
+        tell(f"without KAI: {no_kai}")
+    for item in items_needed(spec, supply):
+        tell(str(item))
+        made = MADE if item.kind == "image" and supply.made_here(item) else ""
+        version = made if item.kind == "image" else supply.wanted(item)
+        yield item, version, supply.path(item)
+    if spec.cluster.own and spec.gpu.mode == "simulated" and has_gpus(spec):
+        item = bundle_item(node_arch())
+        tell(str(item))
+        yield item, item.version, (library_at_hand(supply) or build_library(supply.run)).parent
 
 
 def verify_cache() -> tuple[int, list[str]]:

@@ -1,15 +1,14 @@
-"""Whether KAI would run manifests on a cluster as it is now, for ``lab can-run``."""
+"""Whether KAI would run manifests on a cluster as it is now, for ``kailab can-run``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from lab.errors import SpecError
 from lab.kube import Cluster
-from lab.lint.document import read
+from lab.lint.document import ManifestDocument
 from lab.prediction import Answer, answers, read_world, workloads
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
@@ -38,25 +37,26 @@ class CanRun:
     answers: tuple[Answer, ...]
 
 
-def can_run(cluster: Cluster, files: Iterable[Path], namespace: str = "default", timeout: float = 30.0) -> CanRun:
+def can_run(
+    cluster: Cluster, documents: Iterable[ManifestDocument], namespace: str = "default", timeout: float = 30.0
+) -> CanRun:
     """Return whether KAI would run the workloads of manifests; applies nothing.
 
     Args:
         cluster: any cluster with KAI.
-        files: YAML files.
+        documents: of manifest files.
         namespace: of manifests that name none.
         timeout: seconds for reading the cluster.
 
     Raises:
-        SpecError: a file is not readable, or no manifest has pods that KAI schedules.
+        SpecError: no manifest has pods that KAI schedules.
         ApiFailed: the cluster does not answer.
     """
-    return judge(take(cluster, kinds=KINDS, timeout=timeout), files, namespace)
+    return judge(take(cluster, kinds=KINDS, timeout=timeout), documents, namespace)
 
 
-def judge(snapshot: ClusterSnapshot, files: Iterable[Path], namespace: str = "default") -> CanRun:
+def judge(snapshot: ClusterSnapshot, documents: Iterable[ManifestDocument], namespace: str = "default") -> CanRun:
     """Return the answers for a cluster that was read before. Raises SpecError as ``can_run``."""
-    documents = [document for file in files for document in read(file)]
     world = read_world(snapshot)
     found = workloads(documents, world, namespace)
     if not found:

@@ -9,27 +9,34 @@ from pathlib import Path
 from typing import Literal
 
 from lab.config import GpuSpec, KaiSpec, LabSpec, TenantSpec
-from lab.config.sections import ClusterSpec
+from lab.config.sections import BudgetSpec, ClusterSpec
 from lab.engine.events import Bus, Notice
 from lab.engine.journal import Journal
 from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers, NoLab, SpecError
-from lab.host import undo_all, undo_plan
-from lab.kube import OWNER_LABEL
+from lab.gpu.simulated.named_nodes import simulated_nodes
+from lab.host import engines
+from lab.host.fixes import undo_all, undo_plan
+from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.leftovers import labelled
 from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import OWN_KAI_LABEL, tenant_namespace
+from lab.operations.abandoned import abandoned, in_words
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
-from lab.paths import LabPaths, host_journal, lab_names
+from lab.paths import LabPaths, host_journal, host_lock, lab_names
+from lab.session.context import KIND_CLUSTER_LABEL
+from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.steps.cluster.existing import CLAIM, ExistingCluster, connect, refuse_another
 from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.node_image import NODE_IMAGE, images_of
 from lab.text import count
-from lab.tools.lock import lock_now
-from lab.tools.process import HostRunner
+from lab.tools.container import ContainerEngine
+from lab.tools.lock import lock, lock_now
+from lab.tools.process import HostRunner, Runner
 from lab.tools.processes import processes_naming
 
 _QUEUES = "queues.scheduling.run.ai"
@@ -49,7 +56,7 @@ def down(
 
     Args:
         name: the lab; removing one that does not exist succeeds.
-        keep_images: keep the baked node images for the next ``lab up``.
+        keep_images: keep the baked node images for the next ``kailab up``.
         host: also undo the changes of this machine, unless a lab of any state directory needs them.
         bus: receives the events of the run.
         cancel: stops the run once it is set.
@@ -82,28 +89,45 @@ def down(
         elif answers or (not own and session.paths.kubeconfig.exists()):
             if at:
                 session.bus.emit(Notice("info", f"the state of lab {name} is lost: its labels say what it has"))
+            left += [] if own else _undo_killed(session)
             steps = [s for s in teardown_steps(session.spec) if not (keep_images and s.id == NODE_IMAGE)]
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name, partial=True).down()
             if record.cancelled:
-                raise Interrupted("stopped during lab down", fix="run lab down again")
+                raise Interrupted("stopped during kailab down", fix="run kailab down again")
             left += [f"{step}: {error}" for step, error in record.errors]
             left += record.left
             kept += _images(session) if keep_images and own else []
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
-                fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
+                fix=f"start {session.engine.name} and run kailab down again (kailab doctor shows how)",
             )
+        elif installed:
+            unknown = f"{session.engine.name} does not answer: whether it has containers of lab {name!r} is not known"
+            session.bus.emit(Notice("warning", unknown))
         if not theirs and not left:  # the journal says what still has to be removed
             left += _remove_state(session)
     if left:
         raise Leftovers(
             f"{count(len(left), 'object')} of lab {name!r} still {'exists' if len(left) == 1 else 'exist'}",
             evidence=left,
-            fix=f"run lab down --name {name} again; lab doctor lists what remains",
+            fix=f"run kailab down --name {name} again; kailab doctor lists what remains",
         )
     undone = _undo_host(session) if host else ()
     return DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, tuple(_host_changes()))
+
+
+def _undo_killed(session: Session) -> list[str]:
+    """Undo what killed test runs changed in a cluster that outlives the lab; returns what stays.
+
+    The records of it are in the lab's state: when that is gone, nobody knows that a node was cordoned for a test.
+    """
+    lab = Lab(session)
+    done = remove_abandoned(lab)
+    for line in in_words(one for one in done if not one.problem):
+        session.bus.emit(Notice("info", f"removed {line}"))
+    failed = [one for one in done if one.problem]
+    return in_words(failed or [one for one in abandoned(lab) if not one.fix])
 
 
 def planned_undo() -> list[str]:
@@ -113,8 +137,11 @@ def planned_undo() -> list[str]:
 
 def _undo_host(session: Session) -> tuple[str, ...]:
     """Undo the changes of this machine. Raises Leftovers if a lab of any state directory needs them."""
-    if not _host_changes():
-        return ()
+    with lock(host_lock(), session.runner.stopped):
+        return _undo_host_alone(session) if _host_changes() else ()
+
+
+def _undo_host_alone(session: Session) -> tuple[str, ...]:
     labs = living_labs(session.runner)
     for other in lab_names():
         held = lock_now(LabPaths(other).lock)
@@ -127,7 +154,7 @@ def _undo_host(session: Session) -> tuple[str, ...]:
         raise Leftovers(
             "the changes of this machine were not undone: labs need them",
             evidence=labs,
-            fix="remove each with 'lab down --name NAME' as its user; then run the same command again",
+            fix="remove each with 'kailab down --name NAME' as its user; then run the same command again",
         )
     return tuple(undo_all(session.runner, Journal(host_journal())))
 
@@ -158,15 +185,22 @@ def _session_for_down(name: str) -> Session:
             raise LabError(
                 error.what,
                 evidence=[f"the lab is on the existing cluster {owned.name}"],
-                fix=f"rm -r {session.paths.root}, then lab down --context NAME --lab {name}",
+                fix=f"rm -r {session.paths.root}, then kailab down --context NAME --lab {name}",
             ) from error
-        return session
+        return Session(spec, spec, engine_name=_engine_with(session.runner, session.scope("cluster").kind_name))
+
+
+def _engine_with(run: Runner, cluster: str) -> str:
+    """The engine that has nodes of a kind cluster, which the state would name; docker if none has."""
+    filters = ("-aq", "--filter", f"label={KIND_CLUSTER_LABEL}={cluster}")
+    installed = [ContainerEngine(run, name) for name in engines.NAMES if run.which(name) is not None]
+    return next((one.name for one in installed if one.call("ps", *filters, check=False).out.strip()), "docker")
 
 
 def _session_at(name: str, kubeconfig: Path, context: str) -> Session:
     """A session for a lab whose state is lost, from its labels in an existing cluster. Raises NoLab, SpecError."""
     if name in lab_names():
-        raise SpecError(f"lab {name} has its state on this machine", fix=f"lab down --name {name}")
+        raise SpecError(f"lab {name} has its state on this machine", fix=f"kailab down --name {name}")
     spec = LabSpec(name=name).model_copy(
         update={"cluster": ClusterSpec(provider="existing", kubeconfig=kubeconfig, context=context)}
     )
@@ -188,7 +222,7 @@ def _session_at(name: str, kubeconfig: Path, context: str) -> Session:
     update = {
         "scheduler": "kai" if cluster.get("CustomResourceDefinition", _QUEUES) else "default",
         "kai": KaiSpec(manage="install" if KAI_NAMESPACE in spaces else "adopt"),
-        "gpu": GpuSpec(mode="none"),
+        **_gpus_at(cluster, name),
         "tenants": tuple(TenantSpec(name=tenant, mode=mode) for tenant, mode in modes.items()),
     }
     spec = spec.model_copy(update=update)
@@ -196,6 +230,13 @@ def _session_at(name: str, kubeconfig: Path, context: str) -> Session:
     session.save()
     ExistingCluster(spec).apply(session.scope("cluster"))
     return session
+
+
+def _gpus_at(cluster: Cluster, name: str) -> dict[str, object]:
+    """The sections about the GPUs of a lab: simulated ones, by the labels of the nodes, or none."""
+    if not (nodes := simulated_nodes(cluster, name)):
+        return {"gpu": GpuSpec(mode="none")}
+    return {"gpu": GpuSpec(mode="simulated", nodes=nodes, image="lost"), "budget": BudgetSpec(gpus=0)}
 
 
 def _remove_state(session: Session) -> list[str]:

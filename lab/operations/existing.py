@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.config import KaiSpec, LabSpec, queue_rules
+from lab.config import LabSpec, queue_rules
 from lab.config.budget import with_budget
 from lab.config.rules import kai_on
 from lab.errors import SpecError
@@ -11,11 +11,15 @@ from lab.gpu.present import describe, gpu_resources
 from lab.kube import Cluster
 from lab.kube.ownership import is_own, owner_of
 from lab.objects.views import NodeView
+from lab.session.lab import KAI_SERVES
 from lab.steps import kai
 
 
-def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str, str]]:
-    """Replace ``gpu.mode: auto``, the version of an adopted KAI and of Kubernetes; returns the spec and facts.
+def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str, str], tuple[str, ...]]:
+    """Replace ``gpu.mode: auto``, the settings of an adopted KAI and the version of Kubernetes.
+
+    Returns:
+        The spec, facts, and notices: settings that an adopted KAI lacks.
 
     Raises:
         SpecError: the lab file and the cluster contradict each other.
@@ -29,14 +33,17 @@ def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str
     runtime_class = spec.gpu.runtime_class
     if mode == "present" and runtime_class is None and cluster.get("RuntimeClass", RUNTIME_CLASS) is not None:
         runtime_class = RUNTIME_CLASS
-    update = {
+    update: dict[str, object] = {
         "gpu": spec.gpu.model_copy(update={"mode": mode, "runtime_class": runtime_class}),
         "cluster": spec.cluster.model_copy(update={"kubernetes": kubernetes}),
-        "kai": _kai(spec, cluster, kubernetes),
     }
+    section, serves, lacking = _kai(spec, cluster, kubernetes)
+    update["kai"] = section
     facts = {"context": spec.cluster.context or "", "server": cluster.server, "nodes": str(len(nodes))}
     if mode == "present":
         facts["gpus"] = describe(nodes)
+    if serves:
+        facts[KAI_SERVES] = serves
     resolved = with_budget(spec.model_copy(update=update))
     queues = () if spec.scheduler == "default" or spec.kai.manage == "none" else resolved.queues
     for rule in queue_rules.levels(queues, ("queues",), resolved.kai.version, ("kai", "version")):
@@ -45,13 +52,13 @@ def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str
             evidence=[f"queue {spec.name}, which has the lab's budget, is above the queues of the lab file"],
             fix="give no queue of the lab file a parent",
         )
-    return resolved, facts
+    return resolved, facts, lacking
 
 
-def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> KaiSpec:
-    """KAI's section: of an adopted KAI the version that runs. Raises SpecError."""
+def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> kai.AdoptedSettings:
+    """KAI's section: of an adopted KAI the version that runs, and its settings. Raises SpecError."""
     if spec.scheduler == "default" or spec.kai.manage == "none":
-        return spec.kai
+        return kai.AdoptedSettings(spec.kai)
     found = kai.find_kai(cluster)
     if spec.kai.manage == "adopt":
         if found is None:
@@ -64,7 +71,7 @@ def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> KaiSpec:
                 f"the version of the KAI in namespace {found.namespace} is unknown: its images have no release as tag",
                 fix="set scheduler: default to do without it",
             )
-        return spec.kai.model_copy(update={"version": found.version})
+        return kai.adopted_settings(cluster, spec.kai.model_copy(update={"version": found.version}))
     space = cluster.get("Namespace", found.namespace) if found else None
     if found is not None and space is not None and not is_own(space, spec.name):
         raise SpecError(
@@ -73,4 +80,4 @@ def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> KaiSpec:
         )
     for rule in kai_on(spec.kai.version, kubernetes, ("kai", "version"), ("cluster", "context")):
         raise SpecError(f"kai.version: {rule.what}", fix="set another kai.version")
-    return spec.kai
+    return kai.AdoptedSettings(spec.kai)

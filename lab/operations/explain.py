@@ -1,4 +1,4 @@
-"""Reads the clusters of a lab in parallel, for ``lab explain``."""
+"""Reads the clusters of a lab in parallel, for ``kailab explain``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def load(file: Path) -> LabSnapshot:
         return LabSnapshot(ClusterSnapshot.load(file))
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = getattr(error, "strerror", None) or "not a snapshot"
-        raise SpecError(f"--snapshot {file}: {why}", fix="write one with lab explain --all --save FILE") from error
+        raise SpecError(f"--snapshot {file}: {why}", fix="write one with kailab explain --all --save FILE") from error
 
 
 def _more(cluster: Cluster, word: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``lab init --existing``: a lab file for a cluster that exists, from what it has. Only reads."""
+"""``kailab init --existing``: a lab file for a cluster that exists, from what it has. Only reads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from lab.errors import SpecError, Unavailable
 from lab.gpu import gpu_steps
 from lab.gpu.nvidia.resolve import resolve_here
 from lab.gpu.pools import describe_gpus
-from lab.gpu.simulated.nvml_build import library_at_hand
+from lab.gpu.simulated.assigner import assigner_image
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
@@ -23,7 +23,7 @@ from lab.steps.cluster.config import has_gpus
 from lab.steps.cluster.existing import ExistingCluster, ReadyNodes
 from lab.steps.host import HostReady
 from lab.steps.loaded_images import LoadedImages
-from lab.steps.node_image import NodeImage, base_image, builds_needed, control_plane_images
+from lab.steps.node_image import NodeImage, builds_needed, control_plane_images
 from lab.steps.pod_network import PodNetwork
 from lab.steps.queues import queue_steps
 from lab.steps.registry_mirrors import mirror_steps
@@ -150,14 +150,14 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     if supply.own_node or spec.tenants:
         images.append(Item("image", "registry.k8s.io/coredns/coredns:v1.12.4"))
     if has_gpus(spec):
-        items.append(Item("binary", "container-toolkit"))
+        items += [] if supply.ready_node else [Item("binary", "container-toolkit")]
         images.append(DEVICE_PLUGIN)
     items += _items_of_charts(spec, supply)
     images += [Item("image", reference) for reference in images_of_charts(spec)]
     images += [Item("image", reference) for reference in spec.images]
     if spec.inference.image and spec.gpu.mode == "nvidia":
         images.append(Item("image", spec.inference.image))
-    return tuple(dict.fromkeys([*items, base_image(spec), *images]))
+    return tuple(dict.fromkeys([*items, supply.base_node, *images]))
 
 
 def _inner(spec: LabSpec) -> Iterator[LabSpec]:
@@ -177,8 +177,9 @@ def _items_of_charts(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
 
 
 def images_of_charts(spec: LabSpec) -> tuple[str, ...]:
-    """References of the images of KAI, vClusters and what they contain."""
+    """References of the images of KAI, vClusters and what they contain, and of the lab's own pods."""
     found = list(kai.images(spec) if spec.scheduler == "kai" else ())
+    found += [image] if (image := assigner_image(spec)) else []
     found += [reference for tenant in spec.tenants for reference in tenant_images(tenant)]
     found += [reference for inner in _inner(spec) for reference in kai.images(inner)]
     return tuple(dict.fromkeys(found))
@@ -210,10 +211,9 @@ def build_plan(
     items = items_needed(of_file, supply)
     choices = tuple(supply.choose(items).values())
     fetches = builds_needed(choices, supply)
-    compiles = spec.gpu.mode == "simulated" and has_gpus(spec) and library_at_hand(supply) is None
-    host = host.of_plan(builds=compiles or any(choice.source == "build" for choice in choices))
+    host = host.of_plan(builds=any(choice.source == "build" for choice in choices))
     first = (host.id, *(fetch.id for fetch in fetches))
-    in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
+    in_nodes = [item for item in items if item.kind == "image" and item != supply.base_node]
     node_images = (NodeImage.of(spec, supply, in_nodes, first),) if spec.cluster.own else ()
     tag = node_images[0].tag if node_images else ""
     own_node = spec.cluster.own and supply.own_node
@@ -224,7 +224,7 @@ def build_plan(
         "provider": spec.cluster.provider,
         "kubernetes": spec.cluster.kubernetes,
         "nodes": str(spec.cluster.control_planes + spec.cluster.workers),
-        "gpu_mode": spec.gpu.mode if has_gpus(spec) or spec.gpu.mode == "present" else "none",
+        "gpu_mode": spec.gpu.mode if has_gpus(spec) or not spec.cluster.own else "none",
         "gpus": describe_gpus(spec) if has_gpus(spec) else "",
         "scheduler": spec.scheduler,
         "kai_version": spec.kai.version if spec.scheduler == "kai" else "",

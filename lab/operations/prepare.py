@@ -1,8 +1,8 @@
-"""Examines the machine and the sources and builds the plan that ``lab plan`` shows and ``lab up`` applies."""
+"""Examines the machine and the sources and builds the plan that ``kailab plan`` shows and ``kailab up`` applies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import yaml
@@ -10,23 +10,27 @@ import yaml
 from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added, with_added
 from lab.engine.step import Observed
+from lab.errors import SpecError
 from lab.findings import Finding
 from lab.gpu.diagnosis.host import needs_of
-from lab.host import build_fixes, doctor, gather, needed_fixes
+from lab.host.checks import doctor
+from lab.host.facts import PLANNED, gather
+from lab.host.fixes import build_fixes, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
 from lab.lint.context import lint_context
-from lab.operations.engine import engine_for
+from lab.operations.engine import observe
 from lab.operations.existing import resolve_existing
 from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
 from lab.operations.preview import preview
 from lab.operations.results import PlanReport
+from lab.operations.ways import Ways
 from lab.paths import state_root
 from lab.session.lab import Lab
 from lab.session.run_history import step_seconds
-from lab.session.session import Session
+from lab.session.session import Session, saved_engine
 from lab.steps import kai
-from lab.steps.cluster.existing import connect, refuse_another
+from lab.steps.cluster.existing import CLAIM, connect, refuse_another
 from lab.steps.cluster.ownership import refuse_foreign_nodes
 from lab.steps.host import HostReady
 from lab.steps.kai.values import kai_values
@@ -51,26 +55,25 @@ def prepare(
         NameTaken: nodes of a lab of this name belong to another state directory.
     """
     asked = lab.session.asked
-    host = gather(lab.runner)
+    host = gather(lab.runner, tools=PLANNED)
     needs = needs_of(asked)
     findings = doctor(host, lab.runner, needs=needs, advice=advice)
     running = [engine.name for engine in host.engines if engine.running]
     wanted = asked.cluster.engine
-    name = wanted if wanted != "auto" else next(iter(running), "docker")
+    name = _engine(lab.session, running)
     uses = asked.cluster.own and name in running
     lab.session = Session(asked, asked, {}, name, uses, lab.session.bus, lab.session.cancel)
     if lab.session.engine_runs:
         refuse_foreign_nodes(lab.session.scope("plan"))
     added = lab.session.added or ()
     checked_with_added(asked, added)
-    notices: tuple[str, ...] = ()
     cluster = None if asked.cluster.own else connect(asked)
     if cluster is None:
         spec, notices = resolve_gpus(asked, discover(lab.runner, host, engine=wanted), lab.session.journal)
         facts = {"engine": name}
     else:
         refuse_another(lab.session.scope("plan"), cluster)
-        spec, facts = resolve_existing(asked, cluster)
+        spec, facts, notices = resolve_existing(asked, cluster)
         findings = tuple(finding for finding in findings if finding.rule in _WITHOUT_ENGINE)
     spec, no_kai = resolve_scheduler(spec, lab.session.supply, require)
     lab.session.spec = spec = with_added(spec, added)
@@ -94,6 +97,23 @@ def prepare(
     )
     lab.session.facts = dict(plan.facts)
     return plan, findings
+
+
+def _engine(session: Session, running: Sequence[str]) -> str:
+    """The engine of the lab's nodes: that of those it has, else that of its file, else the first that runs.
+
+    Raises SpecError if the lab is elsewhere: a new one would take its state, and nobody would know what it has there.
+    """
+    asked, name = session.asked.cluster, session.asked.name
+    theirs, nodes = session.journal.owned(CLAIM), session.journal.owned("cluster")
+    used = saved_engine(session.paths) if nodes else ""
+    if (theirs and asked.own) or (nodes and not asked.own) or (used and asked.engine not in ("auto", used)):
+        where = f"in the existing cluster {theirs[0].name}" if theirs else f"on nodes of {used or 'its own'}"
+        raise SpecError(
+            f"lab {name} is up {where}, and its file wants it elsewhere",
+            fix=f"kailab down --name {name} first, or give the new lab another name",
+        )
+    return used or (asked.engine if asked.engine != "auto" else next(iter(running), "docker"))
 
 
 _WITHOUT_ENGINE = ("memory", "disk", "cache", "sources", "build-tools")
@@ -129,6 +149,7 @@ def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     found, findings = prepare(lab, require, advice=True)
     seen: Mapping[str, Observed] = {}
     if lab.session.engine_runs or not lab.spec.cluster.own:
-        seen = engine_for(lab, found.steps).observe()
+        seen = observe(lab, found.steps)
     estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
-    return PlanReport(found, seen, findings, estimate, preview(lab, found, seen))
+    ways = Ways.of(found.choices, lab.session.supply)
+    return PlanReport(found, seen, findings, estimate, ways, preview(lab, found, seen))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +14,13 @@ from lab.operations.planning import Plan, images_of_charts
 from lab.session.lab import Lab
 from lab.session.step import LabStep
 from lab.snapshot.inventory import Inventory, inventory
-from lab.supply.registry import has_manifest, mirrored
+from lab.steps.pulled_images import MISSING, pulled_images
+from lab.supply.published import pulled_from
+from lab.supply.registry import mirrored
+from lab.workloads import pods
 
 MANY_PODS = 100
 """Running pods of others from which a cluster counts as production."""
-
-MISSING = "missing"
-"""Of an image: neither on a node nor in its registry."""
 
 _EVERYTHING = Permission("*", "*", "*")
 
@@ -42,6 +41,8 @@ class Preview:
     dry_run: DryRun = field(default_factory=lambda: DryRun((), ()))
     images: Mapping[str, str] = field(default_factory=dict)
     """Image of the charts → where the nodes have it from: nodes, registry, missing or unknown."""
+    suites_image: Mapping[str, str] = field(default_factory=dict)
+    """The same of the image of the suites' pods, without which a lab comes up."""
 
     @property
     def production(self) -> str:
@@ -58,7 +59,7 @@ class Preview:
             raise NotPermitted(
                 f"{self.inventory.user or 'the user'} lacks {len(self.missing)} permissions in the cluster",
                 evidence=[str(one) for one in self.missing[:12]],
-                fix="'lab plan --role' prints a Role with exactly these, for an administrator to apply",
+                fix="'kailab plan --role' prints a Role with exactly these, for an administrator to apply",
             )
         if lost := [image for image, where in self.images.items() if where == MISSING]:
             raise Unavailable(
@@ -70,7 +71,7 @@ class Preview:
             raise LabError(
                 f"the API server would refuse {len(self.dry_run.problems)} objects of the lab",
                 evidence=self.dry_run.problems[:12],
-                fix="lab plan",
+                fix="kailab plan",
             )
 
 
@@ -88,19 +89,12 @@ def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed]) -> Preview | Non
     lacking = _missing(cluster, docs, [one for step in todo for one in step.permissions()])
     tried = DryRun((), ()) if lacking else dry_run(cluster, docs)
     roles = tuple(role(cluster, lacking, f"kailab-{lab.spec.name}"))
-    return Preview(found, tuple(map(_title, docs)), lacking, roles, tried, _images(lab))
-
-
-def _images(lab: Lab) -> dict[str, str]:
-    """Where the nodes get each image of the charts from. A kubelet reports 50 images at most, so some may be hidden."""
-    lists = [node.get("status", {}).get("images") or [] for node in lab.cluster.list("Node")]
-    there = {name for images in lists for image in images for name in image.get("names") or []}
-    wanted = [mirrored(image, lab.spec.supply.mirrors) for image in images_of_charts(lab.spec)]
-    with ThreadPoolExecutor(8, thread_name_prefix="images") as pool:
-        asked = [image for image in dict.fromkeys(wanted) if image not in there]
-        answers = dict(zip(asked, pool.map(has_manifest, asked), strict=True))
-    words = {True: "registry", False: MISSING, None: "unknown"}
-    return {image: "nodes" if image in there else words[answers[image]] for image in wanted}
+    mirrors = lab.spec.supply.mirrors
+    probe = pulled_from(pods.IMAGE, mirrors)
+    wanted = [*(mirrored(image, mirrors) for image in images_of_charts(lab.spec)), probe]
+    images = pulled_images(cluster, lab.spec, wanted)
+    of_suites = {probe: images.pop(probe)}
+    return Preview(found, tuple(map(_title, docs)), lacking, roles, tried, images, of_suites)
 
 
 def _title(doc: Json) -> str:

@@ -13,16 +13,18 @@ from lab.findings import Finding
 from lab.operations.abandoned import Abandoned
 from lab.operations.planning import Plan
 from lab.operations.preview import Preview
+from lab.operations.ways import Ways
 
 
 @dataclass(frozen=True)
 class PlanReport:
-    """Result of ``lab plan``: ``seen`` has the state of each step by id; ``estimate`` in seconds, from earlier runs."""
+    """Result of ``kailab plan``: ``seen`` has each step's state by id; ``estimate`` in seconds, from earlier runs."""
 
     plan: Plan
     seen: Mapping[str, Observed]
     findings: tuple[Finding, ...]
     estimate: float | None
+    ways: Ways
     preview: Preview | None = None
     """Of an existing cluster."""
 
@@ -31,12 +33,13 @@ class PlanReport:
         for step in data["steps"]:
             seen = self.seen.get(step["id"])
             step |= vars(seen) if seen else {"state": "unknown", "detail": "", "diff": []}
-        return {**data, "estimate_seconds": self.estimate, "doctor": self.findings, "existing": self.preview}
+        more = {"doctor": self.findings, "builds": self.ways.builds, "existing": self.preview}
+        return {**data, "estimate_seconds": self.estimate, **more}
 
 
 @dataclass(frozen=True)
 class UpReport:
-    """Result of ``lab up``."""
+    """Result of ``kailab up``."""
 
     name: str
     record: RunRecord
@@ -61,7 +64,7 @@ class UpReport:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """Result of ``lab status``; a step is its id, title and state."""
+    """Result of ``kailab status``; a step is its id, title and state."""
 
     name: str
     facts: Mapping[str, str]
@@ -90,8 +93,21 @@ class StatusReport:
 
 
 @dataclass(frozen=True)
+class PauseReport:
+    """Result of ``kailab pause`` and ``kailab resume``: how many nodes were frozen or continued, and in what time."""
+
+    name: str
+    paused: bool
+    nodes: int
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {"lab": self.name, "paused": self.paused, "nodes": self.nodes, "seconds": round(self.seconds, 2)}
+
+
+@dataclass(frozen=True)
 class DownReport:
-    """Result of ``lab down``: ``kept`` on purpose, ``left`` because its removal failed."""
+    """Result of ``kailab down``: ``kept`` on purpose, ``left`` because its removal failed."""
 
     name: str
     seconds: float

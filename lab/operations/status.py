@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.operations.abandoned import abandoned
-from lab.operations.engine import engine_for
+from lab.operations.engine import observe
 from lab.operations.planning import cluster_steps, no_kai_notice
 from lab.operations.results import StatusReport
 from lab.session.lab import Lab
@@ -18,7 +18,7 @@ def status(lab: Lab) -> StatusReport:
     spec = lab.spec
     images = (NodeImage(spec, (), lab.node_image),) if spec.cluster.own else ()
     shown = [*images, *cluster_steps(spec, lab.node_image, spec.cluster.own and lab.session.supply.own_node)]
-    seen = engine_for(lab, shown, partial=True).observe()
+    seen = observe(lab, shown, partial=True)
     steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
     notices = no_kai_notice(spec, lab.kai_reason)

@@ -8,8 +8,9 @@ from lab.engine.events import Notice
 from lab.engine.step import Effect
 from lab.errors import HostNotReady, NotPermitted
 from lab.findings import Finding
-from lab.operations.abandoned import in_words, remove_abandoned
-from lab.operations.engine import engine_for
+from lab.operations.abandoned import in_words
+from lab.operations.abandoned_removal import remove_abandoned
+from lab.operations.engine import engine_for, observe
 from lab.operations.planning import Plan
 from lab.operations.prepare import prepare
 from lab.operations.preview import preview
@@ -45,7 +46,10 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         for text in plan.notices:
             lab.bus.emit(Notice("warning", text))
         estimate = plan.critical_path(step_seconds(state_root() / "runs"))
-        record = engine_for(lab, plan.steps).up(estimate)
+        engine = engine_for(lab, plan.steps)
+        began = engine.clock()
+        seen = observe(lab, plan.steps, stop=True)
+        record = engine.up(estimate, seen=seen, since=began)
         save_run(lab.paths.runs, record, dict(plan.facts))
         record.raise_failure()
         for line in in_words(remove_abandoned(lab)):
@@ -64,7 +68,7 @@ def _refuse_cluster(lab: Lab, plan: Plan, means: str) -> None:
     """Raise NotPermitted or LabError for an existing cluster before anything is made there."""
     if lab.spec.cluster.own:
         return
-    found = preview(lab, plan, engine_for(lab, plan.steps).observe())
+    found = preview(lab, plan, observe(lab, plan.steps))
     context = lab.spec.cluster.context
     if found is not None and found.production and means != context:
         raise NotPermitted(
@@ -82,7 +86,7 @@ def _refuse_host(plan: Plan, findings: tuple[Finding, ...], ask: Ask) -> None:
         raise HostNotReady(
             f"this machine is not ready: {bad[0].what}",
             evidence=[f"{one.title}: {one.what}" for one in bad],
-            fix=bad[0].next or "lab doctor",
+            fix=bad[0].next or "kailab doctor",
         )
     if plan.host_effects and not ask(plan.host_effects):
         raise HostNotReady(

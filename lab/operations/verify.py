@@ -1,4 +1,4 @@
-"""The scopes that ``lab verify`` watches."""
+"""The scopes that ``kailab verify`` watches."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class WatchTarget:
 
 @dataclass(frozen=True)
 class WatchInstalled:
-    """Result of ``lab watch install``."""
+    """Result of ``kailab watch install``."""
 
     cluster: str
     image: str
@@ -102,7 +102,7 @@ class WatchedQueue:
 
 @dataclass(frozen=True)
 class WatchStatus:
-    """Result of ``lab watch status``."""
+    """Result of ``kailab watch status``."""
 
     cluster: str
     installed: bool
@@ -123,7 +123,7 @@ class WatchStatus:
 
 @dataclass(frozen=True)
 class WatchRemoved:
-    """Result of ``lab watch remove``."""
+    """Result of ``kailab watch remove``."""
 
     cluster: str
     removed: tuple[str, ...]
@@ -246,7 +246,7 @@ def remove(target: WatchTarget) -> WatchRemoved:
             else:
                 kept.append(f"{kind} {NAME} {owner_of(existing)}")
         if left := _left(cluster, owner):
-            raise Leftovers(f"{left[0]} still exists", evidence=left, fix="run lab watch remove again")
+            raise Leftovers(f"{left[0]} still exists", evidence=left, fix="run kailab watch remove again")
         if target.lab is not None:
             target.lab.context(NAME).journal.released("watch", NAME)
     return WatchRemoved(target.title, tuple(removed), tuple(kept), time.monotonic() - began)

@@ -6,7 +6,8 @@ Every fixture attaches to a running lab. None creates or deletes one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,18 +18,18 @@ from lab.config import TenantSpec
 from lab.config.budget import quota_lacks
 from lab.config.node_assignment import beside_host_kai
 from lab.errors import LabError, WaitTimeout
+from lab.explain.wait_evidence import kubectl_command
 from lab.gpu.simulated.devices import gpus_of
 from lab.host.nvml import query
 from lab.kube import Cluster
 from lab.objects.isolation_labels import namespace_labels
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_share import gpu_total, usable_nodes
-from lab.pytest_plugin.state import ATTACHED, NAMESPACES, PROBE_LACKING, required, uses, warn_renamed
+from lab.pytest_plugin.state import ATTACHED, KEPT, NAMESPACES, PROBE_LACKING, required, uses, warn_renamed
 from lab.session.lab import Lab
-from lab.supply.registry import mirrored
 from lab.text import count
 from lab.workloads.namespace import Inside, WorkloadNamespace
-from lab.workloads.pods import IMAGE, cpu_pod
+from lab.workloads.pods import cpu_pod
 
 HOST = "host"
 """Names the lab's own cluster where a tenant could be named."""
@@ -95,6 +96,8 @@ def _needs(request: pytest.FixtureRequest) -> None:
         mark = request.node.get_closest_marker(need)
         if mark is not None and (why := _lacks(request.getfixturevalue("lab"), mark)):
             _skip_or_fail(request.config, need, why)
+    if request.node.get_closest_marker("devices") and not request.getfixturevalue("lab").gpus_in_containers:
+        pytest.skip("needs GPUs that containers see: simulated ones of an existing cluster are the scheduler's only")
     if request.node.get_closest_marker("quota") and (why := quota_lacks(request.getfixturevalue("lab").spec)):
         pytest.skip(why)
 
@@ -163,7 +166,7 @@ def kind_cluster(lab: Lab, pytestconfig: pytest.Config) -> Any:
     # From the plugin that pytest has loaded: pytest-kind is GPL-3.0, and kailab does not import it.
     plugin = next((p for p in pytestconfig.pluginmanager.get_plugins() if hasattr(p, "KindCluster")), None)
     if plugin is None:
-        pytest.skip("pytest-kind is not loaded (pip install 'kailab[test]')")
+        pytest.skip("pytest-kind is not loaded (pip install 'kailab-cli[test]')")
     pykube = pytest.importorskip("pykube", reason="pykube-ng is not installed; pytest-kind needs it")
     # Its constructor creates a folder .pytest-kind in the working directory.
     with contextlib.chdir(lab.paths.root):
@@ -209,8 +212,8 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
     """
     created: list[WorkloadNamespace] = request.node.stash.setdefault(NAMESPACES, [])
     node = request.getfixturevalue("gpu_node_lease") if uses(request.node, "gpu_node_lease") else ""
-    # If tenants have a KAI of their own, the host's KAI watches labelled namespaces only.
-    host_labels = namespace_labels("host-kai", beside_host_kai=beside_host_kai(lab.spec))
+    # If tenants have a KAI of their own, or its owner wants it so, the host's KAI watches labelled namespaces only.
+    host_labels = {**namespace_labels("host-kai", beside_host_kai=beside_host_kai(lab.spec)), **lab.kai_serves}
     own_kai = {tenant.name for tenant in lab.tenants if tenant.mode == "own-kai"}
     if why := _probe_lacks(request.config, lab):
         pytest.skip(why)
@@ -230,21 +233,16 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
         # KAI updates a PodGroup whose pods are gone. Up to 0.16 it retries forever if the PodGroup is deleted
         # meanwhile: 50 requests/s for the lifetime of the scheduler (KAI-Scheduler#1945).
         groups = ("PodGroup",) if lab.has_kai and not tenant and not grace else ()
-        if not lab.spec.cluster.own and not tenant:
-            opened = replace(opened, runtime_class=lab.spec.gpu.runtime_class, image=_image(lab))
-        opened = replace(opened, grace=grace, node="" if tenant in own_kai else node, with_pods=groups)
+        opened = replace(opened.on(lab.spec), grace=grace, node="" if tenant in own_kai else node, with_pods=groups)
         created.append(opened)
         return opened
 
     yield create
+    if request.node.stash.get(KEPT, False):
+        return
     with contextlib.ExitStack() as stack:
         for opened in created:
             stack.callback(opened.clear)
-
-
-def _image(lab: Lab) -> str:
-    """The image of the suites' pods on the host: from the mirror that the lab file sets for its registry."""
-    return mirrored(IMAGE, lab.spec.supply.mirrors)
 
 
 def _probe_lacks(config: pytest.Config, lab: Lab) -> str:
@@ -252,7 +250,7 @@ def _probe_lacks(config: pytest.Config, lab: Lab) -> str:
     if PROBE_LACKING not in config.stash:
         config.stash[PROBE_LACKING] = ""
         if not lab.spec.cluster.own:
-            trial = replace(WorkloadNamespace.open(lab.spec.name, lab.cluster, "image"), image=_image(lab))
+            trial = WorkloadNamespace.open(lab.spec.name, lab.cluster, "image").on(lab.spec)
             try:
                 trial.submit(cpu_pod("image", scheduler=None))
                 trial.running("image")
@@ -264,6 +262,25 @@ def _probe_lacks(config: pytest.Config, lab: Lab) -> str:
             finally:
                 trial.clear()
     return config.stash[PROBE_LACKING]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With ``--lab-keep=failed``, keep the namespaces of a failed test, and report how to look at and remove them."""
+    report = yield
+    namespaces = item.stash.get(NAMESPACES, [])
+    if namespaces and report.failed and report.when != "teardown" and item.config.getoption("lab_keep"):
+        item.stash[KEPT] = True
+        report.sections.append(("kailab keeps", "\n".join(line for one in namespaces for line in _kept(one))))
+    return report
+
+
+def _kept(space: WorkloadNamespace) -> Iterator[str]:
+    kubectl = shlex.join(kubectl_command(space.cluster))
+    where = f" in tenant {space.tenant}" if space.tenant else ""
+    yield f"namespace {space.namespace}{where}; the next run, kailab verify and kailab up remove it"
+    yield f"  look:   {kubectl} --namespace {space.namespace} get pods,events"
+    yield f"  remove: {kubectl} delete namespace {space.namespace}"
 
 
 @pytest.fixture

@@ -100,8 +100,8 @@ class ReportRecorder:
         return found
 
     def _save(self, suite: SuiteRun, path: Path) -> None:
-        """Save the run for ``lab report``; the page is written even if this fails."""
+        """Save the run for ``kailab report``; the page is written even if this fails."""
         try:
             suite.save(path)
         except OSError as error:
-            self.notes.append(f"'lab report' will not show this run: {path} cannot be written: {error.strerror}")
+            self.notes.append(f"'kailab report' will not show this run: {path} cannot be written: {error.strerror}")

@@ -33,7 +33,7 @@ from lab.pytest_plugin.invariant_watch import Watch, fail_run
 from lab.pytest_plugin.state import ATTACHED, NAMESPACES, uses
 from lab.session.lab import Lab
 
-MARKER = "breaks(*invariants, reason): violates these on purpose, on its own pods and GPUs (lab verify names them)"
+MARKER = "breaks(*invariants, reason): violates these on purpose, on its own pods and GPUs (kailab verify names them)"
 
 _FOLDER = "kailab_watch"
 _LOG = pytest.StashKey[ViolationLog]()

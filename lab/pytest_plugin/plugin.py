@@ -29,15 +29,16 @@ _REMOVED = "removed"
 """Fact of a run: what it removed of killed ones, a line each."""
 _LIMITS = "limits"
 """Fact of a run on an existing cluster: the GPUs that the suites may use."""
-_PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
+_PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants", "annotations")
 _OPTIONS = (
     ("--lab-require", "LIST", f"of {','.join(NEEDS)}: tests that lack these fail instead of being skipped"),
     ("--lab-artifacts", "DIR", "folder for artifacts of failed tests (default: artifacts in pytest's rootdir)"),
     ("--lab-report", "FILE", "write one HTML page: tests, times, the lab's facts, its GPUs before and after"),
 )
-_MARKERS = (
+MARKERS = (
     "kai(version=''): needs KAI in the lab, in a version such as '>=0.13'",
     "gpus(min=1, nodes=1, per_node=1): needs that many GPUs in the lab, and that many on each of so many nodes",
+    "devices: needs GPUs that containers see",
     "quota: its pods are not preemptible, and run only within the quota of their queue",
     "tenants(*which, min=1): needs tenants of these names or modes; the fixture 'tenant' is each of them",
     "places(*which): the fixture 'workloads' is in each of these: 'host', or tenants by name or mode",
@@ -53,6 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(option, metavar=metavar, help=text)
     group.addoption("--lab-long", action="store_true", help="also tests that take minutes (marker long)")
     group.addoption("--lab-no-watch", action="store_true", help="do not watch invariants during the run")
+    keep = "keep the namespaces of failed tests, with their pods, and name the commands to look at and remove them"
+    group.addoption("--lab-keep", choices=["failed"], help=keep)
     seconds = "time for the artifacts of one test (default: 20); 0 collects none"
     group.addoption("--lab-artifacts-seconds", type=float, default=20.0, metavar="S", help=seconds)
 
@@ -60,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and activate the fixtures if the run asks for a lab."""
-    for marker in _MARKERS:
+    for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if unknown := sorted(required(config) - set(NEEDS)):
         raise pytest.UsageError(f"--lab-require: unknown {', '.join(unknown)} (known: {', '.join(NEEDS)})")

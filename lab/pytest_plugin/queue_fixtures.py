@@ -10,7 +10,7 @@ import pytest
 from lab.config import QueueSpec
 from lab.config.budget import top_queue
 from lab.kai import line_of
-from lab.pytest_plugin.state import NAMESPACES
+from lab.pytest_plugin.state import KEPT, NAMESPACES
 from lab.session.lab import Lab
 from lab.steps.queues import temporary_queues
 from lab.workloads.namespace import WorkloadNamespace
@@ -38,5 +38,8 @@ def new_queues(
             return trees.enter_context(temporary_queues(lab.cluster, lab.spec.name, queues, top=top))
 
         yield create
+        if request.node.stash.get(KEPT, False):
+            trees.pop_all()  # pods of the test stay, and a queue with pods cannot be deleted
+            return
         for workloads in request.node.stash.get(NAMESPACES, []):
             workloads.empty(*OWNERS)

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from lab.kai import line_of
-from lab.operations.abandoned import in_words, remove_abandoned
+from lab.operations.abandoned import in_words
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.pytest_plugin.gpu_fixtures import GROUP
 from lab.pytest_plugin.state import REMOVED, uses
 from lab.session.lab import Lab
@@ -29,16 +30,19 @@ from lab.workloads.temporary import LOCK_HELD, kai_lock_file, lab_lock_file
 MARKER = "disturbs"
 WITHOUT_KAI = "without_kai"
 LONG = "long"
+MARKERS = (
+    f"{MARKER}(reason, only=''): stops or changes what others need; runs last, alone; only='kai': beside {WITHOUT_KAI}",
+    f"{WITHOUT_KAI}: does not involve KAI, which may be down meanwhile",
+    f"{LONG}: takes minutes; runs with --lab-long",
+)
 PATIENCE = 60.0
 """Seconds that a disturbing test may wait while another worker keeps its share of KAI's lock over several tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
-    alone = "stops or changes what other tests need; runs last and alone; only='kai': beside tests without_kai"
-    config.addinivalue_line("markers", f"{MARKER}(reason, only=''): {alone}")
-    config.addinivalue_line("markers", f"{WITHOUT_KAI}: does not involve KAI, which may be down meanwhile")
-    config.addinivalue_line("markers", f"{LONG}: takes minutes; runs with --lab-long")
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     config.stash[SHARE] = SharedLock()
     config.add_cleanup(config.stash[SHARE].release)
 

@@ -20,6 +20,9 @@ ATTACHED: pytest.StashKey[Lab] = pytest.StashKey()
 NAMESPACES: pytest.StashKey[list[WorkloadNamespace]] = pytest.StashKey()
 """On a test: the namespaces that its pods run in."""
 
+KEPT: pytest.StashKey[bool] = pytest.StashKey()
+"""On a test: it failed, and ``--lab-keep=failed`` keeps its namespaces."""
+
 PROBE_LACKING: pytest.StashKey[str] = pytest.StashKey()
 """On the config: why the cluster cannot start the suites' pods, empty if it can, once a test has asked."""
 

@@ -1,4 +1,4 @@
-"""The data of a report: a lab's facts, its GPUs, its last ``lab up`` and its last run of the suites."""
+"""The data of a report: a lab's facts, its GPUs, its last ``kailab up`` and its last run of the suites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LabReport:
     gpus: GpuMap | None = None
     """The GPUs now; None in the report of a test run, or if the cluster does not answer."""
     record: Mapping[str, Any] | None = None
-    """The last ``lab up`` that changed something, as ``lab.session.run_history`` records it."""
+    """The last ``kailab up`` that changed something, as ``lab.session.run_history`` records it."""
     suite: SuiteRun | None = None
     notes: tuple[str, ...] = ()
     """Missing data, and the reasons."""

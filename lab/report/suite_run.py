@@ -1,6 +1,6 @@
 """The record of a test run: tests with outcome, times and artifacts, and the GPUs before and after.
 
-It is collected from pytest's reports without importing pytest, and saved as JSON for ``lab report``.
+It is collected from pytest's reports without importing pytest, and saved as JSON for ``kailab report``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SuiteRun:
 
 
 def suite_file(paths: LabPaths) -> Path:
-    """File of the last test run against a lab; ``lab down`` deletes it."""
+    """File of the last test run against a lab; ``kailab down`` deletes it."""
     return paths.root / "suite.json"
 
 

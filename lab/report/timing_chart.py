@@ -1,4 +1,4 @@
-"""Timings as rows of bars: the steps of ``lab up``, and the tests of a run by worker."""
+"""Timings as rows of bars: the steps of ``kailab up``, and the tests of a run by worker."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from lab.config import LabSpec
 from lab.engine.events import Bus, Notice, StepProgress
@@ -49,6 +50,12 @@ class LabContext:
     def nodes(self) -> tuple[Container, ...]:
         """The node containers of the lab's kind cluster, oldest first."""
         return self.engine.containers(f"{KIND_CLUSTER_LABEL}={self.kind_name}")
+
+    def node_starts(self) -> dict[str, datetime]:
+        """The last start of each node container; empty on an existing cluster. Raises CommandFailed."""
+        if not self.spec.cluster.own:
+            return {}
+        return {node.name: datetime.fromisoformat(node.started) for node in self.nodes() if node.started}
 
     def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         self.bus.emit(StepProgress(self.step, text, done, total))

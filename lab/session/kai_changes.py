@@ -1,7 +1,7 @@
 """The last change of KAI in a cluster, kept in the lab's state: a rollback returns to the version before.
 
 It is written before a change begins, so that the wanted version is known after a kill. One file for the host and for
-each tenant; 'lab down' removes it with the lab's directory.
+each tenant; 'kailab down' removes it with the lab's directory.
 """
 
 from __future__ import annotations

@@ -6,12 +6,15 @@ from pathlib import Path
 
 from lab.config import LabSpec, TenantSpec
 from lab.engine.events import Bus
-from lab.errors import NoLab
+from lab.errors import NoLab, StepFailed
 from lab.kube import Cluster
 from lab.paths import LabPaths
 from lab.session.context import LabContext
 from lab.session.session import Session, name_of
 from lab.tools.process import Runner
+
+KAI_SERVES = "kai_serves"
+"""Fact: the labels that a namespace needs for an adopted KAI to serve it, as ``key=value,…``; absent: none."""
 
 
 class Lab:
@@ -26,11 +29,18 @@ class Lab:
         return cls(Session(spec, spec))
 
     @classmethod
-    def attach(cls, name: str | None = None) -> Lab:
-        """A lab that is up: by name, KAILAB_LAB, or the only one that exists. Raises NoLab."""
+    def attach(cls, name: str | None = None, *, paused: bool = False) -> Lab:
+        """A lab that is up, with ``paused`` also one that is paused: by name, KAILAB_LAB, or the only one that exists.
+
+        Raises:
+            NoLab: no such lab is up.
+            StepFailed: it is paused.
+        """
         lab = cls(Session.attached(name_of(name)))
         if not lab.paths.kubeconfig.exists():
-            raise NoLab(f"lab {lab.spec.name!r} has no cluster yet", fix="lab up")
+            raise NoLab(f"lab {lab.spec.name!r} has no cluster yet", fix="kailab up")
+        if not paused and lab.paths.paused.exists():
+            raise StepFailed(f"lab {lab.spec.name!r} is paused", fix=f"kailab resume --name {lab.spec.name}")
         return lab
 
     @property
@@ -74,6 +84,12 @@ class Lab:
         return self.spec.kai.version if self.has_kai else None
 
     @property
+    def kai_serves(self) -> dict[str, str]:
+        """Labels that a namespace needs for an adopted KAI to serve it."""
+        pairs = self.session.facts.get(KAI_SERVES, "").split(",")
+        return dict(pair.split("=", 1) for pair in pairs if pair)
+
+    @property
     def kai_reason(self) -> str:
         """Why the lab has no KAI; empty if it has."""
         return self.session.facts.get("no_kai", "")
@@ -82,6 +98,11 @@ class Lab:
     def gpu_mode(self) -> str:
         """simulated, nvidia, present or none."""
         return self.session.facts.get("gpu_mode", "none")
+
+    @property
+    def gpus_in_containers(self) -> bool:
+        """Whether containers see their GPUs: simulated ones of an existing cluster only the scheduler does."""
+        return self.spec.cluster.own or self.gpu_mode != "simulated"
 
     @property
     def kind_name(self) -> str:
@@ -97,7 +118,7 @@ class Lab:
         """A tenant's cluster. Raises NoLab if the lab has no such tenant."""
         if name not in {tenant.name for tenant in self.tenants}:
             known = ", ".join(tenant.name for tenant in self.tenants) or "none"
-            raise NoLab(f"lab {self.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab status")
+            raise NoLab(f"lab {self.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="kailab status")
         return self.session.cluster(name)
 
     def tool(self, name: str) -> Path:

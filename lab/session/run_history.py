@@ -1,4 +1,4 @@
-"""Records of earlier runs, the source of the estimates of ``lab plan``."""
+"""Records of earlier runs, the source of the estimates of ``kailab plan``."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Session:
     """One lab with its state, command runner and clients.
 
     ``asked`` is the lab file as given, ``spec`` the same with ``auto`` resolved, ``facts`` the resolved values.
-    ``added`` are tenants from 'lab tenant add'; the ``spec`` of an attached session includes them.
+    ``added`` are tenants from 'kailab tenant add'; the ``spec`` of an attached session includes them.
     """
 
     asked: LabSpec
@@ -56,7 +56,7 @@ class Session:
         self.paths = LabPaths(self.spec.name)
         self.runner = HostRunner(self.cancel, self.paths.log)
         self.engine = ContainerEngine(self.runner, self.engine_name)
-        # 'lab up' starts from the lab file, which lacks added tenants, and must keep them
+        # 'kailab up' starts from the lab file, which lacks added tenants, and must keep them
         self._set_tenants(self.asked, _saved_added(self.paths) if self.added is None else self.added)
         self.journal = Journal(self.paths.journal)
         self._clusters: dict[str, Cluster] = {}
@@ -81,11 +81,11 @@ class Session:
             return cls(asked, with_added(spec, added), facts, facts.get("engine", "docker"), added=added)
         except (FileNotFoundError, NotADirectoryError):
             names = ", ".join(lab_names()) or "none"
-            raise NoLab(f"no lab named {name!r} exists (labs on this machine: {names})", fix="lab up") from None
+            raise NoLab(f"no lab named {name!r} exists (labs on this machine: {names})", fix="kailab up") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
                 f"the state of lab {name!r} cannot be read: {type(error).__name__}: {error}",
-                fix=f"lab down --name {name}, then lab up",
+                fix=f"kailab down --name {name}, then kailab up",
             ) from error
 
     def save(self) -> None:
@@ -108,14 +108,14 @@ class Session:
 
     @property
     def added_names(self) -> tuple[str, ...]:
-        """Names of the tenants from 'lab tenant add'."""
+        """Names of the tenants from 'kailab tenant add'."""
         return tuple(tenant.name for tenant in self.added or ())
 
     @property
     def added_notices(self) -> tuple[str, ...]:
-        """Notices of 'lab up', which neither changes nor removes these tenants."""
+        """Notices of 'kailab up', which neither changes nor removes these tenants."""
         return tuple(
-            f"tenant {name} was added by 'lab tenant add' and is left alone; 'lab tenant remove {name}' removes it"
+            f"tenant {name} was added by 'kailab tenant add' and is left alone; kailab tenant remove {name} removes it"
             for name in self.added_names
         )
 
@@ -159,7 +159,7 @@ class Session:
     def cluster(self, tenant: str = "") -> Cluster:
         """The lab's cluster, or a tenant's; connected on first use.
 
-        An existing cluster that the lab has not used yet is that of the user's kubeconfig, for ``lab plan``.
+        An existing cluster that the lab has not used yet is that of the user's kubeconfig, for ``kailab plan``.
         """
         with self._lock:
             if tenant not in self._clusters:
@@ -208,6 +208,14 @@ def _saved_added(paths: LabPaths) -> tuple[TenantSpec, ...]:
         return ()
 
 
+def saved_engine(paths: LabPaths) -> str:
+    """The container engine of the saved state; empty if it is missing or unreadable."""
+    try:
+        return str(json.loads(paths.spec.read_text())["facts"].get("engine", ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
 def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
     """Name of the lab to use: ``name``, KAILAB_LAB, that of ./lab.yaml, or the only lab.
 
@@ -224,5 +232,5 @@ def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
     if len(names) > 1:
         raise NoLab(f"several labs exist: {', '.join(names)}", fix="select one with --name")
     if not names:
-        raise NoLab("no lab is up on this machine", fix="lab up")
+        raise NoLab("no lab is up on this machine", fix="kailab up")
     return names[0]

@@ -194,7 +194,7 @@ def installed_kai(snapshot: ClusterSnapshot, releases: Releases) -> InstalledKai
         lab=lab,
         release=HelmRelease.of(releases.get(helm_release(by_helm))),
         config=config["metadata"]["name"] if config else "",
-        gpu_sharing=_gpu_sharing(kai, config),
+        gpu_sharing=gpu_sharing(kai, config),
         scheduler_name=kai.scheduler_name,
         queue_key=kai.queue_key,
         pool_key=kai.pool_key,
@@ -286,8 +286,11 @@ def _records(cluster: Cluster, namespace: str, name: str) -> list[Obj] | None:
         return None
 
 
-def _gpu_sharing(kai: KaiInstallation, config: Obj | None) -> bool | None:
-    """By the Config; without one, by the option of the admission component (KAI 0.9 to 0.17)."""
+def gpu_sharing(kai: KaiInstallation, config: Obj | None) -> bool | None:
+    """Whether KAI takes fractions of a GPU, None if unknown.
+
+    By the Config; without one, by the option of the admission component (KAI 0.9 to 0.17).
+    """
     known = (parts(config)[1].get("admission") or {}).get("gpuSharing") if config else None
     if known is not None:
         return bool(known)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import ApiFailed, LabError
 from lab.kube import Cluster
-from lab.kube.readiness import HOPELESS, is_ready
+from lab.kube.readiness import HOPELESS
 from lab.objects.fields import labels_of
 from lab.objects.views import PodView
 from lab.paths import assets
@@ -39,17 +39,16 @@ def _current_context(kubeconfig: Path) -> str:
     try:
         context = (yaml.safe_load(kubeconfig.read_text()) or {}).get("current-context")
     except (OSError, yaml.YAMLError, AttributeError) as error:
-        raise LabError(f"the lab's kubeconfig {kubeconfig} is unreadable: {error}", fix="lab up") from error
+        raise LabError(f"the lab's kubeconfig {kubeconfig} is unreadable: {error}", fix="kailab up") from error
     if not context:
-        raise LabError(f"the lab's kubeconfig {kubeconfig} has no current-context", fix="lab up")
+        raise LabError(f"the lab's kubeconfig {kubeconfig} has no current-context", fix="kailab up")
     return str(context)
 
 
 def base_values(folder: str, name: str) -> Json:
     """A YAML file under manifests/, such as Helm values."""
-    import yaml
-
-    return dict(yaml.safe_load((assets("manifests") / folder / f"{name}.yaml").read_text()) or {})
+    found = yaml_documents((assets("manifests") / folder / f"{name}.yaml").read_text())
+    return dict(found[0]) if found else {}
 
 
 def merged(*layers: Mapping[str, Any]) -> Json:
@@ -189,12 +188,6 @@ def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:
     return texts
 
 
-def pods_ready(pods: list[Json]) -> bool:
-    """Whether there are pods and all that are not being deleted are Ready."""
-    living = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    return bool(living) and all(is_ready(pod) for pod in living)
-
-
 class StuckPods:
     """Says why pods cannot start, to end a wait for them early.
 
@@ -218,6 +211,18 @@ class StuckPods:
                 if hopeless or missing or crashing:
                     return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
         return None
+
+
+def restart_crashed(cluster: Cluster, namespace: str, labels: str | None = None) -> None:
+    """Delete the pods that wait to be restarted after a crash; their controllers create them again at once.
+
+    The kubelet waits longer after each crash of a pod, up to 5 minutes. Pods of a stopped lab crash until the API
+    server, Services and their tenant's API answer; what they lacked is there when their step is applied.
+    """
+    for pod in cluster.list("Pod", namespace, labels):
+        view = PodView.of(pod)
+        if not view.deleting and "CrashLoopBackOff" in view.waiting_reasons:
+            cluster.delete("Pod", view.name, namespace)
 
 
 def namespace_doc(name: str, labels: Mapping[str, str]) -> Json:

@@ -1,4 +1,4 @@
-"""Step ``host``: the machine can run the lab. The host journal records its changes; ``lab down --host`` undoes them."""
+"""Step ``host``: the machine can run the lab. The host journal records changes; ``kailab down --host`` undoes them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from lab.engine.journal import Journal
 from lab.engine.step import Effect, Observed
 from lab.errors import HostNotReady
-from lab.host import Fix
-from lab.paths import host_journal
+from lab.host.fixes import Fix
+from lab.paths import host_journal, host_lock
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.tools.lock import lock
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class HostReady(LabStep):
 
     @property
     def part_of(self) -> str:
-        """Empty: other labs may need the changes, so only 'lab down --host' undoes them."""
+        """Empty: other labs may need the changes, so only 'kailab down --host' undoes them."""
         return ""
 
     def of_plan(self, *, builds: bool) -> HostReady:
@@ -38,17 +39,19 @@ class HostReady(LabStep):
         return self.fixes
 
     def effects(self) -> tuple[Effect, ...]:
-        return tuple(Effect("host", f"{fix.title}: {'; '.join(fix.commands)}", "lab down --host") for fix in self.fixes)
+        undo = "kailab down --host"
+        return tuple(Effect("host", f"{fix.title}: {'; '.join(fix.commands)}", undo) for fix in self.fixes)
 
     def observe(self, ctx: LabContext) -> Observed:
         return Observed.absent(f"{len(self.fixes)} fixes") if self.fixes else Observed.ready()
 
     def apply(self, ctx: LabContext) -> None:
         journal = Journal(host_journal())
-        for number, fix in enumerate(self.fixes, 1):
-            ctx.progress(fix.title, number, len(self.fixes))
-            fix.apply(ctx.run, journal)
+        with lock(host_lock(), ctx.run.stopped, lambda: ctx.progress("another process changes this machine; waiting")):
+            for number, fix in enumerate(self.fixes, 1):
+                ctx.progress(fix.title, number, len(self.fixes))
+                fix.apply(ctx.run, journal)
 
     def verify(self, ctx: LabContext) -> None:
         if self.engine and ctx.engine.call("version", check=False).code != 0:
-            raise HostNotReady(f"{ctx.engine.name} does not answer", fix="lab doctor")
+            raise HostNotReady(f"{ctx.engine.name} does not answer", fix="kailab doctor")

@@ -53,7 +53,7 @@ class LoadedImages(LabStep):
         return f"Images of {self.owner} in the nodes"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Effect("node", f"up to {len(self.images)} images imported into the workers' containerd", "lab down"),)
+        return (Effect("node", f"up to {len(self.images)} images imported into workers' containerd", "kailab down"),)
 
     def observe(self, ctx: LabContext) -> Observed:
         lacking = missing(ctx, self.images)

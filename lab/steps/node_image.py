@@ -1,7 +1,7 @@
 """The node image: kind's node image with the lab's images and NVIDIA's container toolkit baked in.
 
 Its tag is the hash of its content, so equal labs share it. Baking unpacks the images; at a node's first boot
-``kind/images/adopt-images`` links them into containerd's store, so a warm ``lab up`` neither loads nor unpacks them.
+``kind/images/adopt-images`` links them into containerd's store, so a warm ``kailab up`` neither loads nor unpacks them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.supply import Choice, Item, Supply
 from lab.supply.cache import alone, key_of, place
-from lab.supply.catalogue import kind_node
 
 OWNER = "kailab"  # label on kailab's containers and images; its value is the lab's name
 
@@ -43,11 +42,6 @@ _UNPACK = (
     " | xargs -r -n 1 ctr -n k8s.io snapshots unpack"
 )
 """Unpacks the images of a released node image, which kind imports with ``--no-unpack`` (v0.33.0, imageimporter.go)."""
-
-
-def base_image(spec: LabSpec) -> Item:
-    """kind's node image, the base of the lab's."""
-    return kind_node(spec.cluster.kubernetes)
 
 
 def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
@@ -73,13 +67,13 @@ class NodeImage(LabStep):
         """The step for a set of images, with the tag of the image to bake."""
         images = tuple(sorted(set(images), key=str))
         ours = {path.name: path.read_text() for path in sorted((assets("kind") / "images").iterdir())}
-        parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 6]
-        parts.append(supply.identity(_TOOLKIT) if spec.gpu.mode != "none" else "")
+        parts = [supply.identity(supply.base_node), [supply.identity(item) for item in images], ours, 6]
+        parts.append(supply.identity(_TOOLKIT) if spec.gpu.mode != "none" and not supply.ready_node else "")
         parts += [] if supply.own_node else [_UNPACK]
         return cls(spec, images, f"kailab/node:v{spec.cluster.kubernetes}-{key_of(parts)}", needs)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Effect("lab", f"bake {len(self.images)} images into {self.tag}", "lab down --images"),)
+        return (Effect("lab", f"bake {len(self.images)} images into {self.tag}", "kailab down --images"),)
 
     def observe(self, ctx: LabContext) -> Observed:
         return Observed.ready(self.tag) if ctx.engine.image_id(self.tag) else Observed.absent()
@@ -91,13 +85,13 @@ class NodeImage(LabStep):
                 self._create(ctx)
 
     def _create(self, ctx: LabContext) -> None:
-        base = base_image(self.spec)
+        base = ctx.supply.base_node
         ctx.progress("loading the base image")
         archive = ctx.supply.path(base, ctx.progress)
         if ctx.engine.image_id(base.name) is None:
             Journal(host_journal()).owns("image", base.name, self.id)  # all labs of this state directory use it
         ctx.engine.call("load", "-q", "-i", str(archive))
-        # with the lab's name, so that 'lab down' after a killed bake removes only this lab's container
+        # with the lab's name, so that 'kailab down' after a killed bake removes only this lab's container
         name = f"kailab-bake-{self.spec.name}-{key_of(owner(), self.tag)}"
         # a killed bake leaves its container
         ctx.engine.remove(name)
@@ -128,7 +122,7 @@ class NodeImage(LabStep):
         # archives are not needed after unpacking: half of the node image, and of the time to write it
         ctx.engine.exec(name, [*_CTR, "content", "prune", "references"])
         ctx.progress("unpacked; writing the image")
-        if self.spec.gpu.mode != "none":
+        if self.spec.gpu.mode != "none" and not ctx.supply.ready_node:
             for program in sorted(ctx.supply.path(_TOOLKIT, ctx.progress).iterdir()):
                 ctx.engine.copy_in(name, program, f"/usr/bin/{program.name}")
         self._add_adoption(ctx, name)
@@ -155,7 +149,7 @@ class NodeImage(LabStep):
 
     def verify(self, ctx: LabContext) -> None:
         if ctx.engine.image_id(self.tag) is None:
-            raise LabError(f"node image {self.tag} is missing in {ctx.engine.name}", fix="re-run 'lab up'")
+            raise LabError(f"node image {self.tag} is missing in {ctx.engine.name}", fix="re-run 'kailab up'")
 
     @property
     def part_of(self) -> str:

@@ -1,4 +1,4 @@
-"""Step ``network``: pods of all nodes reach each other, and nodes become Ready.
+"""Step ``network``: pods of all nodes reach each other and Services, and nodes become Ready.
 
 kind's node image contains kindnet. A node image built here gets ``ptp`` + ``host-local`` + ``portmap`` from Debian's
 CNI plugins, a route to each other node's pods, and one rule for traffic that leaves the pod network.
@@ -13,7 +13,9 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
+from lab.errors import StepFailed
 from lab.kube.readiness import is_ready
+from lab.objects.fields import parts
 from lab.paths import assets
 from lab.session.context import LabContext
 from lab.session.step import LabStep
@@ -24,6 +26,13 @@ _SCRIPT = "/etc/kailab/network.sh"
 _UNIT = "/etc/systemd/system/kailab-network.service"
 _WANTS = "/etc/systemd/system/multi-user.target.wants/kailab-network.service"
 _READY_SECONDS = 120.0
+_SERVICES = "Services answer"
+_LOOK = f"""cat {_CONFLIST} {_SCRIPT}; ip route; timeout 2 bash -c ": </dev/tcp/$1/443" && echo {_SERVICES}"""
+"""Shows what the step has put into a node, and whether the API server answers there at its Service's address.
+
+A node that has just started again is without Services until its kube-proxy has written its rules, and the API still has
+the states of before the start then. Tenants' control planes and KAI crash meanwhile.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,14 +53,13 @@ class PodNetwork(LabStep):
         nodes = ctx.cluster().list("Node")
         if unready := [node["metadata"]["name"] for node in nodes if not is_ready(node)]:
             return Observed.drifted(f"not Ready: {', '.join(unready)}")
-        if not self.own_node:
-            return Observed.ready("kindnet")
-        files = _files(nodes, ctx.nodes())
-        with ThreadPoolExecutor(8) as pool:
-            same = list(pool.map(lambda item: _in_place(ctx, *item), files.items()))
-        if not all(same):
+        seen = _look(ctx, nodes)
+        files = _files(nodes, ctx.nodes()) if self.own_node else {}
+        if not all(_in_place(seen[name], *wanted) for name, wanted in files.items()):
             return Observed.drifted("routes or CNI files differ")
-        return Observed.ready(f"{len(nodes)} nodes Ready")
+        if silent := _without_services(seen):
+            return Observed.drifted(f"no Services in {', '.join(silent)}: kube-proxy has not started")
+        return Observed.ready(f"{len(nodes)} nodes Ready" if self.own_node else "kindnet")
 
     def apply(self, ctx: LabContext) -> None:
         cluster = ctx.cluster()
@@ -66,12 +74,23 @@ class PodNetwork(LabStep):
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda item: _install(ctx, *item), _files(nodes, ctx.nodes()).items()))
         ctx.progress("waiting for nodes")
-        cluster.wait(
+        nodes = cluster.wait(
             "Node",
             lambda found: len(found) == count and all(map(is_ready, found)),
             timeout=_READY_SECONDS,
             what="all nodes are Ready",
         )
+        ctx.progress("waiting for Services")
+        if silent := cluster.poll(
+            lambda: _without_services(_look(ctx, nodes)),
+            until=lambda found: not found,
+            timeout=_READY_SECONDS,
+            interval=0.5,
+        ):
+            raise StepFailed(
+                f"the API server's Service does not answer in {', '.join(silent)}",
+                fix=cluster.kubectl("logs", "-n", "kube-system", "-l", "k8s-app=kube-proxy"),
+            )
 
 
 def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> dict[str, tuple[str, str]]:
@@ -91,10 +110,22 @@ def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> di
     return files
 
 
-def _in_place(ctx: LabContext, node: str, files: tuple[str, str]) -> bool:
-    conflist, script = files
+def _look(ctx: LabContext, nodes: list[dict[str, Any]]) -> dict[str, str]:
+    """The output of ``_LOOK`` in each node; the cluster may have a load balancer's container as well."""
+    spec = parts(ctx.cluster().get("Service", "kubernetes", "default") or {})[1]
+    argv = ["sh", "-c", _LOOK, "kailab", str(spec.get("clusterIP", ""))]
+    names = [node["metadata"]["name"] for node in nodes]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda name: ctx.engine.exec(name, argv, check=False).out, names)
+        return dict(zip(names, found, strict=True))
+
+
+def _without_services(seen: dict[str, str]) -> list[str]:
+    return [name for name, found in seen.items() if not found.endswith(f"{_SERVICES}\n")]
+
+
+def _in_place(found: str, conflist: str, script: str) -> bool:
     routes = [line.split()[3:6:2] for line in script.splitlines() if line.startswith("ip route")]
-    found = ctx.engine.exec(node, ["sh", "-c", f"cat {_CONFLIST} {_SCRIPT}; ip route"], check=False).out
     return found.startswith(conflist + script) and all(f"{to} via {via}" in found for to, via in routes)
 
 

@@ -113,7 +113,7 @@ class Queues(LabStep):
     def effects(self) -> tuple[Effect, ...]:
         children = {queue.name: queue.parent for queue in self.spec.queues}
         tree = [f"{name} (in {parent})" if parent else name for name, parent in children.items()]
-        return (Effect("cluster", f"queues {', '.join(tree) or 'none'}", "lab down"),)
+        return (Effect("cluster", f"queues {', '.join(tree) or 'none'}", "kailab down"),)
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         return tuple(queue_documents(self.spec))

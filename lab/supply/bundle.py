@@ -19,7 +19,7 @@ from lab import sums
 from lab.errors import LabError
 from lab.files import remove
 from lab.paths import bundles_root, cache_root
-from lab.supply.cache import Progress, alone, key_of, making, replacing, scratch, sweep
+from lab.supply.cache import alone, key_of, making, replacing, scratch, sweep
 from lab.supply.catalogue import Item
 
 SCHEMA = 1
@@ -78,7 +78,7 @@ class Bundle:
             if data["schema"] != SCHEMA:
                 raise LabError(
                     f"bundle {path} has schema {data['schema']!r:.80}; this kailab reads schema {SCHEMA}",
-                    fix="make it again with this kailab: 'lab bundle create --out DIR'",
+                    fix="make it again with this kailab: 'kailab bundle create --out DIR'",
                 )
             created = str(data.get("created", ""))
             bundle = cls(
@@ -88,12 +88,12 @@ class Bundle:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise LabError(
                 f"{path} is not a kailab bundle: {type(error).__name__}: {error!s:.300}",
-                fix="remove it, or make one with 'lab bundle create --out DIR'",
+                fix="remove it, or make one with 'kailab bundle create --out DIR'",
             ) from error
         for entry in outside:
             raise LabError(
                 f"bundle {path}: entry {entry.name} points outside the bundle: {entry.file}",
-                fix="do not use it; make one with 'lab bundle create --out DIR'",
+                fix="do not use it; make one with 'kailab bundle create --out DIR'",
             )
         return bundle
 
@@ -144,10 +144,11 @@ class Bundle:
         return {"schema": SCHEMA, "created": self.created, "entries": self.entries}
 
 
-def create(out: Path, items: Iterable[tuple[Item, str, Path]], progress: Progress) -> Bundle:
+def create(out: Path, items: Iterable[tuple[Item, str, Path]]) -> Bundle:
     """Write a bundle of (item, version, file) to a folder, or to a tar if the name ends in ``.tar``.
 
-    Raises LabError if ``out`` exists or cannot be written, or if a file of the cache differs from its recorded sum.
+    Items may be made while they are iterated: ``out`` is checked before. Raises LabError if ``out`` exists or cannot be
+    written, or if a file of the cache differs from its recorded sum.
     """
     with alone(str(out.absolute())):
         if out.exists():
@@ -156,13 +157,13 @@ def create(out: Path, items: Iterable[tuple[Item, str, Path]], progress: Progres
         with replacing(out) as temporary:
             if out.suffix == ".tar":
                 with scratch(out) as folder:
-                    _fill(folder, list(items), progress)
+                    _fill(folder, items)
                     with tarfile.open(temporary, "w") as tar:
                         for path in sorted(folder.rglob("*")):
                             tar.add(path, str(path.relative_to(folder)), recursive=False)
             else:
                 temporary.mkdir()
-                _fill(temporary, list(items), progress)
+                _fill(temporary, items)
     return Bundle.open(out)
 
 
@@ -171,10 +172,9 @@ def installed() -> tuple[Bundle, ...]:
     return tuple(Bundle.open(path) for path in sorted(bundles_root().glob("*")) if (path / _MANIFEST).is_file())
 
 
-def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Progress) -> None:
+def _fill(folder: Path, items: Iterable[tuple[Item, str, Path]]) -> None:
     entries = []
-    for number, (item, version, source) in enumerate(items, 1):
-        progress(str(item), number, len(items))
+    for item, version, source in items:
         # a file of the user may have changed since an earlier bundle
         ours = source.absolute().is_relative_to(cache_root())
         if ours and (wrong := sums.damage(source, read=True)):
@@ -223,7 +223,7 @@ def unpacked(path: Path, check: Callable[[Path], object] = lambda root: None) ->
                         raise
                     raise LabError(
                         f"{path} cannot be unpacked: {type(error).__name__}: {error!s:.300}",
-                        fix="copy it again, or make one with 'lab bundle create --out DIR'",
+                        fix="copy it again, or make one with 'kailab bundle create --out DIR'",
                     ) from error
                 check(temporary)
             for old in target.parent.glob(f"{name}-*"):  # of what was at this path before

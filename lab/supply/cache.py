@@ -39,7 +39,7 @@ def place(kind: str, name: str, key: str) -> Path:
     return cache_root() / kind / f"{slug}-{key}"
 
 
-_FULL = "free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again"
+_FULL = "free disk space (the cache directory can be deleted: 'kailab doctor' names it) and run again"
 
 
 @contextlib.contextmanager

@@ -16,6 +16,9 @@ from lab.kai.names import KAI_CHART
 
 Row = TypeVar("Row")
 
+OWN_REGISTRY = "registry.kailab.dev"
+"""Registry in the names of kailab's own images; ``published`` says which registry a release has put them in."""
+
 _VCLUSTER, _VCLUSTER_IMAGE = "vcluster", "ghcr.io/loft-sh/vcluster-oss"
 _TENANT_IMAGE = "ghcr.io/loft-sh/kubernetes:v{kubernetes}"
 """Image with the API server, controller manager and scheduler of a tenant's vCluster."""
@@ -78,7 +81,7 @@ class RootfsRecipe:
 
 @dataclass(frozen=True)
 class BinaryRow:
-    """A program that runs on the host."""
+    """A program that runs on the host, or programs for the nodes; ``packages`` are Debian packages that have them."""
 
     name: str
     version: str
@@ -86,12 +89,13 @@ class BinaryRow:
     release: str = ""
     checksum: str = ""
     member: str = ""
+    packages: tuple[str, ...] = ()
     version_args: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ImageRow:
-    """A container image. ``in_node``: a released node image contains it; ``local``: no registry has it."""
+    """A container image. ``in_node``: a released node image contains it; ``local``: only kailab's releases have it."""
 
     reference: str
     files: dict[str, str] = field(default_factory=dict)
@@ -127,6 +131,8 @@ class Catalogue:
     charts: dict[str, ChartRow]
     pins: dict[str, str] = field(default_factory=dict)
     """sha256 of a file by its address, digest of an image by its reference; an empty one counts as missing."""
+    seconds: dict[str, int] = field(default_factory=dict)
+    """Measured duration of a build by its recipe."""
 
     def image(self, reference: str) -> ImageRow:
         """The row of an image; other images come from an engine, a bundle or a registry only."""
@@ -155,12 +161,16 @@ class Catalogue:
         if item.kind == "image":
             return item.name
         if item.kind == "binary":
-            return self.binaries[item.name].release
+            row = self.binaries[item.name]
+            return next(iter(row.packages), row.release)
         chart = self.chart(item.name, version)
         return (chart.oci or chart.url) if chart else ""
 
     def pin(self, item: Item, version: str) -> str:
-        """What an item must be: digest of an image, sha256 of a file; empty if nobody confirmed one."""
+        """What an item must be: digest of an image, sha256 of a file; empty if nobody confirmed one.
+
+        Of a binary from several packages it is that of the first; ``pins`` has the others.
+        """
         address = self.address(item, version)
         sha256 = self.pins.get(f"{address}:{version}" if address.startswith("oci://") else address, "")
         return f"sha256:{sha256.removeprefix('sha256:')}" if sha256 and item.kind == "image" else sha256[-64:]
@@ -209,12 +219,18 @@ def load(kubernetes: str, architecture: str = "") -> Catalogue:
         images={row.reference: row for row in images},
         charts={row["name"]: _row(ChartRow, row) for row in data["chart"]},
         pins=data["pins"],
+        seconds=data["seconds"],
     )
 
 
 def kind_node(kubernetes: str) -> Item:
     """kind's node image for a Kubernetes version."""
     return Item("image", f"docker.io/kindest/node:v{kubernetes}")
+
+
+def ready_node(kubernetes: str) -> Item:
+    """kailab's own node image, with NVIDIA's container toolkit, for Kubernetes versions that kind does not publish."""
+    return Item("image", f"{OWN_REGISTRY}/node:v{kubernetes}")
 
 
 def go_program(target: str) -> tuple[str, str]:

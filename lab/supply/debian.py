@@ -1,11 +1,17 @@
-"""Image layers from Debian packages."""
+"""Image layers, and single programs, from Debian packages."""
 
 from __future__ import annotations
 
+import io
+import lzma
 import shutil
+import tarfile
+import zlib
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 
+from lab.errors import Unavailable
 from lab.sums import digest
 from lab.supply.archive import Layer, layer_from_files
 from lab.supply.cache import key_of, making, place, scratch
@@ -17,6 +23,45 @@ from lab.tools.process import Runner
 _DROP = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/bug", "usr/share/locale", "usr/share/info")
 
 _MERGED = ("bin", "lib", "lib64", "sbin")
+
+_AR = b"!<arch>\n"
+_AR_HEADER = 60
+_AR_SIZE = slice(48, 58)
+
+
+def unpack_programs(package: Path, names: Collection[str], into: Path) -> None:
+    """Copy the programs of these names from a package's /usr/bin into a folder; needs no dpkg, unlike ``layer``.
+
+    Raises Unavailable for another kind of file.
+    """
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_data(package.read_bytes()))) as tar:
+            for member in tar:
+                folder, _, name = member.name.removeprefix("./").rpartition("/")
+                source = tar.extractfile(member) if folder == "usr/bin" and name in names else None
+                if source is not None:
+                    with (into / name).open("wb") as file:
+                        shutil.copyfileobj(source, file)
+                    (into / name).chmod(0o755)
+    except (ValueError, tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise Unavailable(
+            f"{package.name} cannot be unpacked as a Debian package: {error}",
+            fix="run the command again; if this persists, report it",
+        ) from error
+
+
+def _data(package: bytes) -> bytes:
+    """The data.tar of a package, which is an ar archive (deb(5)). Raises ValueError."""
+    if not package.startswith(_AR):
+        raise ValueError("not an ar archive")
+    at = len(_AR)
+    while len(header := package[at : at + _AR_HEADER]) == _AR_HEADER:
+        size = int(header[_AR_SIZE])
+        at += _AR_HEADER
+        if header.startswith(b"data.tar"):
+            return package[at : at + size]
+        at += size + size % 2
+    raise ValueError("no data.tar in it")
 
 
 def layer(recipe: DebLayer, run: Runner) -> Layer:

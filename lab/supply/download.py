@@ -67,6 +67,18 @@ def fetch(
     return target
 
 
+def size(url: str, timeout: float = 5.0) -> int:
+    """Bytes of a file that a server has, 0 if it does not say."""
+    from urllib3.exceptions import HTTPError  # noqa: TID251 - the errors of lab.tools.http
+
+    try:
+        with _Transfer(url, Path(), silent, lambda: False).answer(timeout) as response:
+            length = response.headers.get("Content-Length", "")
+            return int(length) if response.status == 200 and length.isdigit() else 0
+    except (HTTPError, ValueError, Unavailable):
+        return 0
+
+
 def verify(url: str, found: str, expected: str) -> None:
     """Raise Unavailable if the sha256 differs from an expected one."""
     if expected and found != expected:
@@ -127,7 +139,7 @@ class _Transfer:
         from urllib3.exceptions import HTTPError  # noqa: TID251 - this is the door
 
         try:
-            with self._answer() as response:
+            with self.answer() as response:
                 self._begin(response)
                 # without a length, only the checksum distinguishes the end of the transfer from a cut
                 length = response.headers.get("Content-Length", "")
@@ -143,17 +155,17 @@ class _Transfer:
         except HTTPError as error:
             raise _Transient(http.reason(error)) from error
 
-    def _answer(self) -> http.Response:
+    def answer(self, timeout: float = _SECONDS) -> http.Response:
         """The answer after redirects, to a request for what is missing of the file."""
         url, wanted = self.url, {"Range": f"bytes={self.done}-", "If-Range": self.validator}
         headers = wanted if self.done and self.validator else {}
-        response = http.get(url, _SECONDS, os.environ, headers)
+        response = http.get(url, timeout, os.environ, headers)
         for _ in range(_REDIRECTS):
             if not (location := response.get_redirect_location()):
                 break
             response.close()
             url = redirected(url, location)
-            response = http.get(url, _SECONDS, os.environ, headers)
+            response = http.get(url, timeout, os.environ, headers)
         return response
 
     def _begin(self, response: http.Response) -> None:

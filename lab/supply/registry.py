@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlencode, urlsplit
 
 from lab import sums
@@ -18,6 +20,8 @@ from lab.tools import http
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Runner
 from lab.tools.retry import retried
+
+NO_LOGINS: Mapping[str, str] = MappingProxyType({})
 
 _CONNECT_SECONDS = 2.0
 _MANIFESTS = (
@@ -69,10 +73,20 @@ def reachable(host: str) -> bool:
         return False
 
 
-def exists(reference: str, engine: ContainerEngine) -> bool:
-    """Whether the registry has the image."""
+def size(reference: str, engine: ContainerEngine, architecture: str) -> int | None:
+    """Bytes to pull of an image that the registry has, 0 if it does not say; None without the image."""
     insecure = ["--insecure"] if is_local(reference) and engine.name == "docker" else []
-    return engine.call("manifest", "inspect", *insecure, reference, check=False, timeout=30).code == 0
+    answer = engine.call("manifest", "inspect", *insecure, reference, check=False, timeout=30)
+    if answer.code != 0:
+        return None
+    try:
+        data = json.loads(answer.out)
+        for one in data.get("manifests", ()):
+            if one.get("platform", {}).get("architecture") == architecture:
+                return size(pinned(reference.partition("@")[0], one["digest"]), engine, architecture)
+        return sum(int(layer["size"]) for layer in data.get("layers", ()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return 0
 
 
 @retried()
@@ -124,11 +138,12 @@ def is_local(reference: str) -> bool:
     return reference.split("/")[0].split(":")[0] in ("localhost", "127.0.0.1")
 
 
-def has_manifest(reference: str, timeout: float = 5.0) -> bool | None:
+def has_manifest(reference: str, logins: Mapping[str, str] = NO_LOGINS, timeout: float = 5.0) -> bool | None:
     """Whether a registry has an image, asked without a container engine; None where it does not say.
 
-    Uses the anonymous token that the registry offers (distribution spec, token authentication). Images that need
-    credentials are unknown: those of the nodes are not here.
+    ``logins`` are user and password by host (``user:password``). Without one, uses the anonymous token that the
+    registry offers (distribution spec, token authentication): what needs other credentials, as nodes may have them, is
+    unknown.
     """
     from urllib3.exceptions import HTTPError  # noqa: TID251 - the errors of lab.tools.http
 
@@ -136,17 +151,24 @@ def has_manifest(reference: str, timeout: float = 5.0) -> bool | None:
     name, _, tag = rest.partition("@") if "@" in rest else rest.rpartition(":")
     if not name:
         return None
+    login = _basic(logins.get(host, ""))
     scheme, host = "http" if is_local(reference) else "https", "registry-1.docker.io" if host == "docker.io" else host
     url, accept = f"{scheme}://{host}/v2/{name}/manifests/{tag}", {"Accept": ", ".join(_MANIFESTS)}
     try:
         answer = http.get(url, timeout, os.environ, accept)
         if answer.status == 401 and (ask := _token_address(answer.headers.get("WWW-Authenticate", ""))):
-            token = json.loads(http.get(ask, timeout, os.environ).read())
+            token = json.loads(http.get(ask, timeout, os.environ, login).read())
             bearer = {"Authorization": f"Bearer {token.get('token') or token.get('access_token')}"}
             answer = http.get(url, timeout, os.environ, {**accept, **bearer})
+        elif answer.status == 401 and login:
+            answer = http.get(url, timeout, os.environ, {**accept, **login})
     except (HTTPError, OSError, ValueError):
         return None
     return {200: True, 404: False}.get(answer.status)
+
+
+def _basic(login: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
 
 
 def _token_address(challenge: str) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from lab.supply import registry
+from lab.supply import download, registry
 from lab.supply.bundle import Bundle
-from lab.supply.catalogue import Catalogue, ImageRow, Item, go_program
+from lab.supply.catalogue import OWN_REGISTRY, Catalogue, ImageRow, Item, arch, go_program
 from lab.supply.recipes import COMPILED, cached
 from lab.tools.container import ContainerEngine
 from lab.tools.debian import Debian
@@ -23,7 +23,7 @@ from lab.tools.process import Runner
 class Choice:
     """The source of an item (present, bundle, registry, build or none); ``why`` explains the sources before it.
 
-    ``verified`` is what an item from a registry is checked against.
+    ``verified`` is what an item from a registry is checked against, ``size`` the bytes to download, 0 if not known.
     """
 
     item: Item
@@ -32,6 +32,7 @@ class Choice:
     why: tuple[str, ...] = ()
     fix: str = ""
     verified: str = ""
+    size: int = 0
 
     @property
     def available(self) -> bool:
@@ -39,7 +40,8 @@ class Choice:
 
     def as_json(self) -> dict[str, Any]:
         shown = {"source": self.source, "where": self.where, "why": self.why, "fix": self.fix}
-        return {**vars(self.item), **shown, **({"verified": self.verified} if self.verified else {})}
+        more = {"verified": self.verified, "size": self.size}
+        return {**vars(self.item), **shown, **{key: value for key, value in more.items() if value}}
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Chooser:
     engine: ContainerEngine | None
     _toolchain: dict[str, str] = field(default_factory=dict)
     _in_engine: dict[str, str] = field(default_factory=dict)
+    _sizes: dict[Item, int] = field(default_factory=dict)
 
     def choose(self, items: Iterable[Item]) -> dict[Item, Choice]:
         """Choose for all items in parallel, without changing anything; takes seconds."""
@@ -71,15 +74,13 @@ class Chooser:
             found, detail = getattr(self, f"_{source}")(item)
             if found:
                 verified = self._verified(item) if source == "registry" else ""
-                return Choice(item, source, detail, tuple(why), verified=verified)
+                return Choice(item, source, detail, tuple(why), verified=verified, size=self._sizes.get(item, 0))
             if detail:
                 why.append(f"{source}: {detail}")
         if item.kind == "image" and self.catalogue.image(item.name).recipe != "none":
             fix = "install the missing toolchain, or use a machine or mirror that reaches the registry"
         else:
-            fix = (
-                "run 'lab bundle create' on a machine that can get it and set supply.bundle here, or set supply.mirrors"
-            )
+            fix = "run kailab bundle create on a machine that has it and set supply.bundle here, or set supply.mirrors"
         return Choice(item, "none", "", tuple(why), fix)
 
     def _present(self, item: Item) -> tuple[bool, str]:
@@ -129,27 +130,36 @@ class Chooser:
 
     def _registry(self, item: Item) -> tuple[bool, str]:
         if item.kind == "image":
-            if self.catalogue.image(item.name).local:
-                return False, ""
+            if item.name.startswith(f"{OWN_REGISTRY}/") and OWN_REGISTRY not in self.mirrors:
+                return False, "only releases of kailab publish it, and this is a checkout"
             source = registry.mirrored(item.name, self.mirrors)
             host = source.split("/")[0]
             if not registry.reachable(host):
                 return False, f"{host} is not reachable"
             if self.engine is None:
                 return True, f"{source} (not verified: no container engine is running yet)"
-            if registry.exists(registry.pinned(source, pin := self.catalogue.pin(item, "")), self.engine):
+            pin, of = self.catalogue.pin(item, ""), arch()
+            if (size := registry.size(registry.pinned(source, pin), self.engine, of)) is not None:
+                self._sizes[item] = size
                 return True, source
-            differs = pin and registry.exists(source, self.engine)
+            differs = pin and registry.size(source, self.engine, of) is not None
             return False, f"{source} is not the pinned {pin}" if differs else f"{source}: missing or access denied"
         where = registry.mirrored_url(self.catalogue.address(item, self._version(item)), self.mirrors)
         if not where:
             return False, ""
         host = urlsplit(where).netloc
-        return (True, where) if registry.reachable(host) else (False, f"{host} is not reachable")
+        if not registry.reachable(host):
+            return False, f"{host} is not reachable"
+        if not where.startswith("oci://"):
+            packages = self.catalogue.binaries[item.name].packages if item.kind == "binary" else ()
+            urls = [registry.mirrored_url(url, self.mirrors) for url in packages] or [where]
+            self._sizes[item] = sum(map(download.size, urls))
+        return True, where
 
     def _verified(self, item: Item) -> str:
-        """What an item from a registry is checked against, as ``lab plan`` prints it."""
-        if self.catalogue.pin(item, self._version(item)):
+        """What an item from a registry is checked against, as ``kailab plan`` prints it."""
+        packages = self.catalogue.binaries[item.name].packages if item.kind == "binary" else ()
+        if self.catalogue.pin(item, self._version(item)) and all(self.catalogue.pins.get(url) for url in packages):
             return "pinned"
         if item.kind == "binary" and self.catalogue.binaries[item.name].checksum:
             return "not pinned: checked against the checksum that its server publishes"

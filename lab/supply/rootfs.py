@@ -29,7 +29,7 @@ def rootfs(recipe: RootfsRecipe, settle: Callable[[Path, Runner], None], run: Ru
             if missing := " ".join(bootstrap_packages(run.which("debootstrap"))):
                 raise HostNotReady(
                     f"the {recipe.name} image cannot be built: {missing} not installed",
-                    fix=f"run 'lab up', which installs it as a change that 'lab down --host' undoes,"
+                    fix=f"run 'kailab up', which installs it as a change that 'kailab down --host' undoes,"
                     f" or apt-get install -y --no-install-recommends {missing}",
                 )
             with scratch(target) as folder:

@@ -12,10 +12,21 @@ from typing import Any
 from lab.config import LabSpec
 from lab.errors import CommandFailed, LabError, Unavailable
 from lab.kai.names import KAI_CHART
-from lab.supply import download, gomod, recipes, registry
+from lab.supply import debian, download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, Entry, installed, unpacked
-from lab.supply.cache import Progress, making, silent
-from lab.supply.catalogue import ChartRow, Item, chart_version, go_program, kind_node, load, with_tenant_images
+from lab.supply.cache import Progress, making, replacing, scratch, silent
+from lab.supply.catalogue import (
+    BinaryRow,
+    ChartRow,
+    Item,
+    chart_version,
+    go_program,
+    kind_node,
+    load,
+    ready_node,
+    with_tenant_images,
+)
+from lab.supply.published import published
 from lab.supply.resolve import Choice, Chooser, wanted_version
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Runner
@@ -35,8 +46,8 @@ class Supply:
         vclusters = [tenant.vcluster for tenant in spec.tenants]
         kubernetes = [tenant.kubernetes for tenant in spec.tenants]
         catalogue = with_tenant_images(load(spec.cluster.kubernetes), kubernetes, vclusters)
-        self.catalogue = replace(catalogue, pins={**catalogue.pins, **spec.supply.pins})
-        self.mirrors = dict(spec.supply.mirrors)
+        self.catalogue = replace(catalogue, pins={**catalogue.pins, **published().pins, **spec.supply.pins})
+        self.mirrors = {**published().mirrors, **spec.supply.mirrors}
         self.versions = {
             **{name: row.version for name, row in self.catalogue.binaries.items()},
             KAI_CHART: chart_version(KAI_CHART, spec.kai.version),
@@ -176,10 +187,26 @@ class Supply:
             options: dict[str, Any] = {"mode": 0o644}
             if item.kind == "binary":
                 row = self.catalogue.binaries[item.name]
+                if row.packages:
+                    return self._from_packages(row, target, progress)
                 checksum = registry.mirrored_url(row.checksum, self.mirrors)
                 options = {"checksum_url": checksum, "member": row.member}
             stopped = self.run.stopped
             return download.fetch(choice.where, target, pin=pin, progress=progress, stopped=stopped, **options)
+
+    def _from_packages(self, row: BinaryRow, target: Path, progress: Progress) -> Path:
+        """Download the Debian packages of a binary, and unpack the programs of its recipe into ``target``."""
+        names = self.catalogue.go[go_program(row.build)[0]].programs
+        with replacing(target) as folder, scratch(target) as packages:
+            folder.mkdir()
+            for url in row.packages:
+                file, stopped = packages / url.rpartition("/")[2], self.run.stopped
+                where, pin = registry.mirrored_url(url, self.mirrors), self.catalogue.pins.get(url, "")
+                download.fetch(where, file, pin=pin, progress=progress, stopped=stopped)
+                debian.unpack_programs(file, names, folder)
+            if missing := [name for name in names if not (folder / name).exists()]:
+                raise Unavailable(f"{row.packages[0]} has no {missing[0]}", fix="report it: kailab expects the program")
+        return target
 
     def _build(self, item: Item, progress: Progress) -> Path:
         if item.kind == "image":
@@ -200,9 +227,10 @@ class Supply:
             built = recipes.archive_path(self.catalogue.image(item.name), self.catalogue)
             if built is not None and (source == "build" or (source == "present" and self._cached(item) == built)):
                 return built.name
-        if item.kind == "binary":
+        released = recipes.fetched(item, self.wanted(item), self.catalogue)
+        if item.kind == "binary" and (source == "build" or self._cached(item) not in (None, released)):
             return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name
-        return f"{' '.join(word for word in (item.name, item.version) if word)}@{source}"
+        return released.name
 
     def made_here(self, item: Item) -> bool:
         """Whether an image is built by the catalogue's recipe and does not come from a registry."""
@@ -215,9 +243,21 @@ class Supply:
         )
 
     @property
+    def base_node(self) -> Item:
+        """The node image to start from: kind's; or kailab's, if it is published and kind's would have to be built."""
+        kind, ready = (of(self.spec.cluster.kubernetes) for of in (kind_node, ready_node))
+        found = self.choose([kind, ready])
+        return ready if found[kind].source in ("build", "none") and found[ready].available else kind
+
+    @property
+    def ready_node(self) -> bool:
+        """Whether the nodes start from kailab's own image, which has NVIDIA's container toolkit."""
+        return self.base_node == ready_node(self.spec.cluster.kubernetes)
+
+    @property
     def own_node(self) -> bool:
-        """Whether the node image is built by the lab: then it has neither kindnet nor the control plane's images."""
-        return self.made_here(kind_node(self.spec.cluster.kubernetes))
+        """Whether the node image is made by kailab: then it has neither kindnet nor the control plane's images."""
+        return self.ready_node or self.made_here(kind_node(self.spec.cluster.kubernetes))
 
     def recipe_of(self, item: Item) -> str:
         """Name of what a build of the item starts with: the Go recipe of its first program, ``node`` or ``debian``."""

@@ -1,4 +1,4 @@
-"""Makes the image of ``lab watch`` from Debian packages and this kailab, where no registry is available."""
+"""Makes the image of ``kailab watch`` from Debian packages and this kailab, where no registry is available."""
 
 from __future__ import annotations
 

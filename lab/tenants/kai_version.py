@@ -18,7 +18,7 @@ def with_kai_version(tenant: TenantSpec, version: str) -> TenantSpec:
     if tenant.mode != "own-kai":
         raise SpecError(
             f"tenant {tenant.name} has no KAI of its own (mode {tenant.mode})",
-            fix="name a tenant of mode own-kai; 'lab kai upgrade' changes the host's KAI",
+            fix="name a tenant of mode own-kai; 'kailab kai upgrade' changes the host's KAI",
         )
     release(version)
     return tenant.model_copy(update={"kai_version": version.removeprefix("v")})

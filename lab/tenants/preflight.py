@@ -1,12 +1,13 @@
-"""What tenants need of an existing cluster, checked before anything is made."""
+"""What a lab needs of an existing cluster, checked before anything is made."""
 
 from __future__ import annotations
 
 from lab.config import LabSpec
 from lab.errors import SpecError
+from lab.gpu.simulated import named_nodes
 from lab.session.context import LabContext
 from lab.steps.helm_release import value_at
-from lab.steps.pull_secrets import refuse_missing_secrets
+from lab.supply.pull_secrets import refuse_missing_secrets
 from lab.tenants.isolation.dedicated_nodes import refuse_unfit_nodes
 from lab.tenants.vcluster.values import CLAIM, STORAGE_CLASS, release_values
 
@@ -14,13 +15,16 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 def refuse_unfit(ctx: LabContext, spec: LabSpec) -> None:
-    """Raise LabError if an existing cluster lacks what the tenants of ``spec`` need; changes nothing.
+    """Raise LabError if an existing cluster lacks what ``spec`` needs; changes nothing.
 
-    Their volumes need a StorageClass, their nodes must be free, and pull secrets must exist.
+    Pull secrets must exist, nodes must fit for simulated GPUs, volumes of tenants need a StorageClass, and their nodes
+    must be free.
     """
     if spec.cluster.own:
         return
     refuse_missing_secrets(ctx.cluster(), spec)
+    if spec.gpu.mode == "simulated":
+        named_nodes.refuse_unfit_nodes(spec, ctx)
     if spec.tenants:
         _refuse_missing_storage(ctx, spec)
         refuse_unfit_nodes(spec, ctx)

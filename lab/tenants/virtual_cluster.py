@@ -13,12 +13,13 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import owner_of, refuse_foreign
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import namespace_labels, tenant_namespace
+from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.private_file import write_private
 from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.helm_release import value_at
-from lab.steps.pull_secrets import copy_pull_secrets
+from lab.supply.pull_secrets import copy_pull_secrets
 from lab.tenants.isolation.foreign_kai import NoForeignKai
 from lab.tenants.removal.leftovers import on_machine
 from lab.tenants.removal.remove import foreign, forget, remove_tenant
@@ -83,8 +84,8 @@ class VirtualCluster(LabStep):
         name = self.tenant.name
         install = f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}"
         where = "https://127.0.0.1" if self.spec.cluster.own else "its NodePort, LoadBalancer or a port-forward"
-        kubeconfig = f"kubeconfig tenant-{name}.kubeconfig, for {where}; 'lab kubeconfig {name}'"
-        return Effect("cluster", install, "lab down"), Effect("lab", kubeconfig, "lab down")
+        kubeconfig = f"kubeconfig tenant-{name}.kubeconfig, for {where}; 'kailab kubeconfig {name}'"
+        return Effect("cluster", install, "kailab down"), Effect("lab", kubeconfig, "kailab down")
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         """Its namespace and what the chart renders; without a chart at hand the namespace."""
@@ -143,7 +144,7 @@ class VirtualCluster(LabStep):
             # vCluster writes its Secret only at its start, and its objects are owned by a Service that is gone
             cluster.delete_all("Pod", self.namespace, labels=self._control_plane)
         ctx.progress("waiting for the control plane")
-        self._wait_for_control_plane(cluster)
+        self._wait_for_control_plane(ctx, cluster)
         self._write_kubeconfig(ctx, cluster, port)
         ctx.progress("waiting for DNS")
         self._wait_inside(ctx)
@@ -159,7 +160,7 @@ class VirtualCluster(LabStep):
         if _system_uid(inside) == _system_uid(ctx.cluster()):
             raise StepFailed(
                 f"the kubeconfig of tenant {self.tenant.name} points to the lab's own cluster",
-                fix=f"remove {ctx.paths.tenant_kubeconfig(self.tenant.name)} and run 'lab up' again",
+                fix=f"remove {ctx.paths.tenant_kubeconfig(self.tenant.name)} and run 'kailab up' again",
             )
 
     def undo(self, ctx: LabContext) -> None:
@@ -223,15 +224,21 @@ class VirtualCluster(LabStep):
                 f"Tenant {self.tenant.name} keeps its objects in {'an emptyDir' if claim else 'a volume'}, and a change"
                 f" of values.{CLAIM} would lose them",
                 fix=f"set values.{CLAIM}: {'false' if claim else 'true'}, or recreate the tenant:"
-                f" lab tenant remove {self.tenant.name}",
+                f" kailab tenant remove {self.tenant.name}",
             )
 
-    def _wait_for_control_plane(self, cluster: Cluster) -> None:
-        name = self.tenant.name
+    def _wait_for_control_plane(self, ctx: LabContext, cluster: Cluster) -> None:
+        name, starts = self.tenant.name, ctx.node_starts()
+
+        def ready(pods: list[dict[str, Any]]) -> bool:
+            living = [pod for pod in map(PodView.of, pods) if not pod.deleting]
+            return bool(living) and all(pod.ready_since(starts) for pod in living)
+
         in_nodes = self.spec.cluster.own
+        helm_release.restart_crashed(cluster, self.namespace, self._control_plane)
         cluster.wait(
             "Pod",
-            helm_release.pods_ready,
+            ready,
             namespace=self.namespace,
             labels=self._control_plane,
             timeout=_START_SECONDS,
@@ -270,7 +277,7 @@ class VirtualCluster(LabStep):
                 f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
                 fix=f"check the port mappings: {ctx.engine.name} port {ctx.kind_name}-control-plane"
                 if self.spec.cluster.own
-                else "lab up",
+                else "kailab up",
             )
         inside.wait(
             "ServiceAccount",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ from lab.errors import CommandFailed
 from lab.tools.process import Result, Runner
 
 _REMOVAL_SECONDS = 150.0
+
+_GONE = re.compile(r"no such (?!file)|not found|no \w+ found|unable to find", re.IGNORECASE)
+"""How docker, podman and nerdctl say that an object does not exist."""
 
 _WRITE = 'mkdir -p "${1%/*}" && cat >"$1.kailab" && chmod "$2" "$1.kailab" && mv "$1.kailab" "$1"'
 
@@ -35,14 +41,28 @@ class Container:
     volumes: tuple[str, ...] = ()
     """Names of its volumes, anonymous ones too."""
     image: str = ""
+    started: str = ""
+    """The last start, RFC 3339."""
 
 
 class ContainerEngine:
     """One container engine: docker, podman or nerdctl. Methods raise CommandFailed."""
 
+    _seen: dict[str, tuple[Container, ...]] | None = None
+    _listing = threading.Lock()
+
     def __init__(self, run: Runner, name: str = "docker") -> None:
         self._run = run
         self.name = name
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """In this block nothing changes containers: those of a label are listed once, for all threads."""
+        self._seen = {}
+        try:
+            yield
+        finally:
+            self._seen = None
 
     def call(
         self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None
@@ -80,6 +100,14 @@ class ContainerEngine:
 
     def containers(self, label: str) -> tuple[Container, ...]:
         """All containers, running or not, that carry ``label`` (``key`` or ``key=value``), oldest first."""
+        if (seen := self._seen) is None:
+            return self._containers(label)
+        with self._listing:
+            if label not in seen:
+                seen[label] = self._containers(label)
+            return seen[label]
+
+    def _containers(self, label: str) -> tuple[Container, ...]:
         ids = self.call("ps", "-aq", "--no-trunc", "--filter", f"label={label}").out.split()
         return tuple(reversed(self._inspect(ids)))
 
@@ -94,7 +122,10 @@ class ContainerEngine:
         result = self.call("inspect", "--type", "container", *names, check=False)
         if result.code == 0:
             return [_container(data) for data in json.loads(result.out)]
-        return [] if len(names) == 1 else [one for name in names for one in self._inspect([name])]
+        if len(names) == 1:
+            _require_gone(result)
+            return []
+        return [one for name in names for one in self._inspect([name])]
 
     @retry(
         retry=retry_if_exception_type(CommandFailed),
@@ -113,8 +144,11 @@ class ContainerEngine:
             self.call("rm", "-f", "-v", *found)
 
     def exists(self, kind: str, name: str) -> bool:
-        """Whether a ``network`` or ``volume`` of that name exists."""
-        return self.call(kind, "inspect", name, check=False).code == 0
+        """Whether a ``network`` or ``volume`` of that name exists. Raises CommandFailed if the engine does not say."""
+        result = self.call(kind, "inspect", name, check=False)
+        if result.code != 0:
+            _require_gone(result)
+        return result.code == 0
 
     def users_of_network(self, name: str) -> tuple[str, ...]:
         """Names of the containers that are attached to a network; the engine itself lists only running ones."""
@@ -135,6 +169,12 @@ class ContainerEngine:
         return {ref: one for ref in references for one in self.image_ids([ref]).values()}
 
 
+def _require_gone(inspected: Result) -> None:
+    """Raise CommandFailed unless the engine says that the object does not exist: one that is silent proves nothing."""
+    if not _GONE.search(inspected.err + inspected.out):
+        raise CommandFailed(inspected.argv, inspected.code, inspected.out, inspected.err)
+
+
 def _container(data: dict[str, Any]) -> Container:
     networks = (data.get("NetworkSettings", {}).get("Networks") or {}).values()
     return Container(
@@ -147,4 +187,5 @@ def _container(data: dict[str, Any]) -> Container:
         mounts=tuple(str(mount["Destination"]) for mount in data.get("Mounts") or ()),
         volumes=tuple(str(m["Name"]) for m in data.get("Mounts") or () if m.get("Type") == "volume"),
         image=data["Config"].get("Image") or "",
+        started=data["State"].get("StartedAt") or "",
     )

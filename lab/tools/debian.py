@@ -13,6 +13,8 @@ from lab.tools.retry import retried
 _ENV = {"DEBIAN_FRONTEND": "noninteractive"}
 _KEYRING = "debian-archive-keyring"
 """Debian's archive keys: name of the package, of Ubuntu too, and of the file; its suffix depends on the release."""
+_LIST = "mirror+file:"
+"""Start of an address that is a file with addresses, as Debian's cloud images have it."""
 
 
 def bootstrap_packages(debootstrap: object, root: Path = Path("/")) -> list[str]:
@@ -38,14 +40,16 @@ class Debian:
     def mirror(self) -> str:
         """Address of the Debian archive among apt's sources; empty if apt has none, or no lists of it yet.
 
-        apt tells by the signed Release files, so other archives whose address ends in /debian do not count.
+        apt tells by the signed Release files, so other archives whose address ends in /debian do not count. Of a list
+        of mirrors (method mirror+file, apt-transport-mirror(1)), which only apt reads, it is the first one.
         """
         if self._run.which("apt-get") is None:
             return ""
         fields = "$(ORIGIN) $(LABEL) $(REPO_URI)"
         listed = output_of(self._run, "apt-get", "indextargets", "--format", fields, "Created-By: Packages")
         found = re.search(r"^Debian Debian (\S+?)/?$", listed, re.MULTILINE)
-        return found[1] if found else ""
+        address = found[1] if found else ""
+        return _first_mirror(Path(address.removeprefix(_LIST))) if address.startswith(_LIST) else address
 
     def installed(self) -> frozenset[str]:
         out = self._run.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"]).out
@@ -118,3 +122,12 @@ class Debian:
         argv = ["unshare", "--mount", "debootstrap", "--variant=minbase", "--force-check-gpg"]
         argv += [f"--include={','.join(packages)}", suite]
         self._run.run([*argv, into, *([mirror] if mirror else [])], on_line=on_line)
+
+
+def _first_mirror(file: Path) -> str:
+    """The first address in a list of mirrors; empty if it cannot be read. Priorities follow an address after a tab."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.split()[0].rstrip("/") for line in lines if line.strip() and not line.startswith("#")), "")

@@ -63,7 +63,7 @@ class Release:
             name = secret.get("metadata", {}).get("name", "")
             raise LabError(
                 f"Secret {name} is not a Helm release: {type(error).__name__}: {error}",
-                fix="if a newer Helm wrote it, uninstall the release with that Helm; then run 'lab up' again",
+                fix="if a newer Helm wrote it, uninstall the release with that Helm; then run 'kailab up' again",
             ) from error
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepProgress, StepStarted
-from lab.text import seconds
+from lab.text import seconds, workflow_command
 from lab.ui.plain import QUIET, Plain
 from lab.ui.run_state import StepRow
 from lab.ui.terminal import Terminal
@@ -72,21 +72,21 @@ class GitHub(_Folding):
 
     def fold(self, row: StepRow, title: str, lines: str) -> None:
         """Write a group; groups do not nest."""
-        self.raw(f"::group::{_escape(title.strip())}\n{lines}::endgroup::\n")
+        self.raw(f"{workflow_command('group', title.strip())}{lines}::endgroup::\n")
 
     def step_finished(self, row: StepRow) -> None:
         """Annotate a failed step as well."""
         super().step_finished(row)
         if row.state == "failed":
-            title = _escape(self.terminal.clean(row.title)).replace(":", "%3A").replace(",", "%2C")
-            self.raw(f"::error title={title}::{_escape(self.terminal.clean(row.detail))}\n")
+            detail, title = self.terminal.clean(row.detail), self.terminal.clean(row.title)
+            self.raw(workflow_command("error", detail, title=title))
 
     def notice(self, event: Notice) -> None:
         """Write an annotation."""
         text = self.terminal.clean(event.text)
         if event.level == "warning":
             self._warnings.append(text)
-        self.raw(f"::{'warning' if event.level == 'warning' else 'notice'}::{_escape(text)}\n")
+        self.raw(workflow_command("warning" if event.level == "warning" else "notice", text))
 
     def run_finished(self, event: RunFinished) -> None:
         """Write the last line, and the table on the summary page."""
@@ -97,7 +97,7 @@ class GitHub(_Folding):
             with self._summary.open("a", encoding="utf-8") as file:
                 file.write(self._page(event))
         except OSError as error:
-            self.raw(f"::warning::{_escape(f'the job summary cannot be written: {error}')}\n")
+            self.raw(workflow_command("warning", f"the job summary cannot be written: {error}"))
 
     def _page(self, event: RunFinished) -> str:
         unicode = Terminal("utf-8")
@@ -127,11 +127,6 @@ class GitLab(_Folding):
         name = "lab_" + re.sub(r"[^a-z0-9]+", "_", row.id.lower())
         self.raw(f"\x1b[0Ksection_start:{end - round(row.seconds)}:{name}[collapsed=true]\r\x1b[0K{title}\n")
         self.raw(f"{lines}\x1b[0Ksection_end:{end}:{name}\r\x1b[0K\n")
-
-
-def _escape(text: str) -> str:
-    """Escape data of a workflow command as the runner unescapes it (actions/toolkit, command.ts)."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _cell(text: str) -> str:

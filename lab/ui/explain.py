@@ -8,7 +8,7 @@ from lab.explain import EvictionExplanation, Explanation, Overview, WorkloadExpl
 from lab.explain.overview import ClusterOverview
 from lab.explain.workload_explanation import SameReason
 from lab.text import count
-from lab.ui.findings import write_finding
+from lab.ui.findings import write_finding, write_more
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ def render_explained(explanation: Explanation, console: Console | None = None) -
     for finding in explanation.findings:
         page.blank()
         write_finding(page, finding)
+    write_more(page, explanation.findings)
     if not explanation.findings:
         page.blank()
         if explanation.settled:
             page.marked("ok", "no problem found")
         else:
-            page.marked("warn", "no rule explains it: lab logs collects events, objects and logs")
+            page.marked("warn", "no rule explains it: kailab logs collects events, objects and logs")
     for kinds in explanation.unread:
         page.marked("warn", f"not read: {kinds}; rules that need it were skipped")
 
@@ -68,7 +69,7 @@ def render_overview(overview: Overview, console: Console | None = None) -> None:
         page.marked("ok", "no problem found")
     else:
         unwell = sum(len(side.unwell) for side in overview.sides)
-        words = f"{count(unwell, 'pod')} or workloads with problems; lab explain KIND NAMESPACE/NAME has the details"
+        words = f"{count(unwell, 'pod')} or workloads with problems; kailab explain KIND NAMESPACE/NAME has the details"
         page.line((words, "bold"))
 
 
@@ -121,13 +122,14 @@ def render_workload(workload: WorkloadExplanation, console: Console | None = Non
             page.items([", ".join(same.pods[:_NAMES])], ("|", "dim"), 1, indent=2)
         for finding in same.first.findings:
             write_finding(page, finding)
+    write_more(page, [finding for same in workload.reasons for finding in same.first.findings])
     if workload.settled and not workload.reasons:
         page.blank()
         page.marked("ok", "no problem found")
     elif not workload.settled:
         page.blank()
         page.items(workload.messages, ("|", "dim"), len(workload.messages))
-        page.marked("warn", "no rule explains it: lab logs collects events, objects and logs")
+        page.marked("warn", "no rule explains it: kailab logs collects events, objects and logs")
     for kinds in workload.unread:
         page.marked("warn", f"not read: {kinds}; rules that need it were skipped")
 
@@ -143,6 +145,7 @@ def render_evictions(explanation: EvictionExplanation, console: Console | None =
         write_finding(page, finding)
         if place < len(explanation.required):
             page.line(_REQUIRED[explanation.required[place]], indent=2)
+    write_more(page, explanation.findings)
     page.blank()
     for title, times in explanation.counted.items():
         page.line((f"counted since the scheduler started: {title} {times}", "dim"))

@@ -1,4 +1,4 @@
-"""Findings as text: host checks, stages of the GPU path, known failures, and lint's findings."""
+"""Findings as text: host checks, the GPU path, known failures, lint's findings; and the rules behind them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,33 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lab.findings import Finding, Severity
-from lab.gpu.diagnosis.diagnose import Diagnosis
+from lab.findings import Finding, RuleDescription, Severity
 from lab.text import count
 from lab.ui.text_writer import STYLES, Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lab.gpu.diagnosis.diagnose import Diagnosis
+
 _SIGNS: Mapping[Severity, str] = MappingProxyType({"ok": "ok", "warning": "warn", "error": "fail", "skipped": "skip"})
+
+AREAS = MappingProxyType(
+    {
+        "lint": "rule of kailab lint",
+        "explain": "rule of kailab explain",
+        "doctor": "check of kailab doctor",
+        "symptom": "known failure of the GPU path",
+        "invariant": "invariant of kailab verify",
+        "defect": "known defect of KAI",
+    }
+)
+
+
+def write_more(page: TextWriter, findings: Sequence[Finding]) -> None:
+    """Name the command that explains the first rule."""
+    if named := [one.rule for one in findings if one.rule]:
+        page.line((f"more about a rule: kailab lint --explain {named[0]}", "dim"))
 
 
 def sign(page: TextWriter, severity: Severity) -> Cell:
@@ -63,7 +81,7 @@ def render_machine(findings: Sequence[Finding], console: Console | None = None) 
     page.blank()
     page.line(", ".join(w if s == "warning" else f"{found[s]} {w}" for s, w in words.items() if found[s]))
     if any(finding.fix_id for finding in findings):
-        page.line((f"{page.terminal.glyph('next')} lab up --yes applies the known fixes", STYLES["next"]))
+        page.line((f"{page.terminal.glyph('next')} kailab up --yes applies the known fixes", STYLES["next"]))
 
 
 def render_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> None:
@@ -87,6 +105,7 @@ def render_symptoms(found: Sequence[Finding], console: Console | None = None, *,
         if number:
             page.blank()
         write_finding(page, finding, symptom=True)
+    write_more(page, found)
 
 
 def render_by_file(findings: Sequence[Finding], version: str, console: Console | None = None) -> None:
@@ -103,6 +122,7 @@ def render_by_file(findings: Sequence[Finding], version: str, console: Console |
             page.line((f"source: {one.source}", "dim"), indent=15)
     found = Counter(one.severity for one in findings)
     counts = ", ".join(count(found[level], level) for level in ("error", "warning", "note") if found[level])
+    write_more(page, findings)
     page.line((f"KAI {version}: {counts or 'no findings'}", "bold" if findings else "green"))
 
 
@@ -120,3 +140,33 @@ def render_versions(found: Mapping[str, Sequence[Finding]], console: Console | N
         table.append([(f"{file}:{line}", "bold"), subject, rule, *each])
     page.table(("where", "object", "rule", *(f"KAI {version}" for version in found)), table)
     page.line(f"{count(len(rows), 'finding')}; --kai with one version explains them", indent=1)
+
+
+def render_rules(rules: Sequence[RuleDescription], console: Console | None = None) -> None:
+    """Each rule with its meaning, cure, source and example."""
+    page = TextWriter(console)
+    for number, rule in enumerate(rules):
+        if number:
+            page.blank()
+        page.line((rule.id, "bold"), (f"  {AREAS[rule.area]}", "dim"))
+        for text in dict.fromkeys((rule.title, rule.meaning)):
+            if text:
+                page.paragraph("", text, indent=1)
+        if rule.next:
+            page.next(rule.next, indent=2)
+        _example(page, rule)
+        page.blank()
+        page.columns(
+            [[(name, "dim"), text] for name, text in (*rule.facts.items(), ("source", rule.source)) if text], 2
+        )
+
+
+def _example(page: TextWriter, rule: RuleDescription) -> None:
+    if (seen := rule.example) is None:
+        return
+    page.heading("Example", seen.origin)
+    for line in seen.input.splitlines():
+        page.line(("| ", "dim"), line, indent=2)
+    page.paragraph(page.terminal.glyph("fail"), seen.what, indent=2)
+    for line in seen.evidence:
+        page.paragraph(("|", "dim"), line, indent=4)

@@ -1,4 +1,4 @@
-"""``lab gpus --watch``: a live table on a terminal, elsewhere one line per change."""
+"""``kailab gpus --watch``: a live table on a terminal, elsewhere one line per change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Results of ``lab up``, ``status`` and ``down`` as text on stdout; errors and questions on stderr."""
+"""Results of ``kailab up``, ``status`` and ``down`` as text on stdout; errors and questions on stderr."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +12,17 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError
 from lab.objects.redact import redact_text
 from lab.operations.abandoned import Abandoned, in_words
-from lab.operations.results import DownReport, StatusReport, UpReport
-from lab.text import count, seconds
+from lab.operations.results import DownReport, PauseReport, StatusReport, UpReport
+from lab.text import count, seconds, workflow_command
 from lab.ui.plan import fact_rows, write_effects, write_notices
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_AT = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+): (?P<text>.+)")
+"""A message about a line of a file, as of lab files and manifests."""
 
 
 def render_error(error: LabError, console: Console | None = None) -> None:
@@ -29,12 +35,16 @@ def render_error(error: LabError, console: Console | None = None) -> None:
         page.line(("| ", "dim"), line, indent=2)
     if error.fix:
         page.next(error.fix, indent=2)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for at in filter(None, map(_AT.match, (error.what, *error.evidence))):
+            text = workflow_command("error", redact_text(at["text"]), file=at["file"], line=at["line"])
+            page.console.file.write(text)
 
 
 def render_effects(effects: Sequence[Effect], console: Console | None = None) -> None:
     """Host changes to be approved, and how to undo them, on stderr."""
     page = TextWriter(console, stderr=True)
-    page.heading("Host changes", "recorded in a journal; lab down --host undoes them")
+    page.heading("Host changes", "recorded in a journal; kailab down --host undoes them")
     write_effects(page, effects)
     page.blank()
 
@@ -59,7 +69,7 @@ def render_up(report: UpReport, console: Console | None = None) -> None:
     _kubeconfigs(page, report.kubeconfig, report.tenants)
     page.blank()
     page.line(f"kubectl --kubeconfig {report.kubeconfig} get pods -A", indent=2)
-    page.line("lab status", (" · ", "dim"), "nox -s e2e", (" · ", "dim"), "lab down", indent=2)
+    page.line("kailab status", (" · ", "dim"), "kailab e2e", (" · ", "dim"), "kailab down", indent=2)
 
 
 def render_status(report: StatusReport, console: Console | None = None) -> None:
@@ -74,11 +84,21 @@ def render_status(report: StatusReport, console: Console | None = None) -> None:
     page.columns(fact_rows(report.facts), indent=2)
     page.blank()
     write_steps(page, report.steps)
-    write_abandoned(page, report.abandoned, "Left by killed test runs or commands", "lab verify removes it")
+    write_abandoned(page, report.abandoned, "Left by killed test runs or commands", "kailab verify removes it")
     _kubeconfigs(page, report.kubeconfig, report.tenants)
     if not report.ok:
         page.blank()
-        page.next("lab up", indent=2)
+        page.next("kailab up", indent=2)
+
+
+def render_pause(report: PauseReport, console: Console | None = None) -> None:
+    """A lab that was paused or resumed."""
+    page = TextWriter(console)
+    state = "is paused" if report.paused else "runs" if report.nodes else "was not paused"
+    took = f"  {count(report.nodes, 'node')}, {seconds(report.seconds)}"
+    page.line((f"Lab {report.name} {state}", "bold green"), took)
+    if report.paused:
+        page.next(f"kailab resume --name {report.name}", indent=2)
 
 
 def render_abandoned(
@@ -112,7 +132,7 @@ def write_steps(page: TextWriter, steps: Sequence[tuple[str, str, Observed]], in
 
 
 def render_down(report: DownReport, console: Console | None = None) -> None:
-    """The result of ``lab down``: removed, kept and left behind."""
+    """The result of ``kailab down``: removed, kept and left behind."""
     page = TextWriter(console)
     if report.left:
         page.line((f"Lab {report.name} was only partly removed", "bold red"), f"  {seconds(report.seconds)}")
@@ -121,8 +141,8 @@ def render_down(report: DownReport, console: Console | None = None) -> None:
         page.line((f"Lab {report.name} is removed", "bold green"), f"  {seconds(report.seconds)}, no leftovers found")
     for title, lines, hint in (
         ("host changes undone", report.host_undone, ""),
-        ("kept for the next lab", report.kept, "lab down --images removes it"),
-        ("host changes kept", report.host_changes, "lab down --host undoes them"),
+        ("kept for the next lab", report.kept, "kailab down --images removes it"),
+        ("host changes kept", report.host_changes, "kailab down --host undoes them"),
     ):
         if lines:
             page.line(title, (f"  {hint}" if hint else "", "dim"), indent=2)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from lab.findings import Finding, Rule
 from lab.lint import RULES
+from lab.text import workflow_command
 from lab.version import VERSION
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -50,19 +51,12 @@ def github(findings: Sequence[Finding]) -> str:
     """Return one annotation a line (docs.github.com, "Workflow commands for GitHub Actions")."""
     names: Mapping[str, str] = {"note": "notice"}
     return "".join(
-        f"::{names.get(one.severity, one.severity)} file={_property(one.file)},line={max(one.line, 1)}"
-        f",title={_property(one.rule)}::{_escaped(_message(one))}\n"
+        workflow_command(
+            names.get(one.severity, one.severity), _message(one), file=one.file, line=max(one.line, 1), title=one.rule
+        )
         for one in findings
     )
 
 
 def _message(finding: Finding) -> str:
     return f"{finding.subject}: {finding.what}. Next: {finding.next}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

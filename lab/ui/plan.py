@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lab.engine.step import Effect
 from lab.operations.preview import Preview
 from lab.operations.results import PlanReport
-from lab.text import count, whole_seconds
+from lab.text import count, mebibytes, whole_seconds
 from lab.ui.findings import sign
 from lab.ui.inventory import write_inventory
 from lab.ui.text_writer import Cell, TextWriter
@@ -22,7 +22,7 @@ SOURCES = {"present": "here", "bundle": "bundle", "registry": "download", "build
 
 
 def render_plan(report: PlanReport, console: Console | None = None) -> None:
-    """A plan: the changes that ``lab up`` would make."""
+    """A plan: the changes that ``kailab up`` would make."""
     page = TextWriter(console)
     plan = report.plan
     page.line((f"Plan for lab {plan.spec.name}", "bold"))
@@ -30,10 +30,10 @@ def render_plan(report: PlanReport, console: Console | None = None) -> None:
     page.columns(fact_rows(plan.facts), indent=2)
     _steps(page, report)
     if plan.host_effects:
-        page.heading("Host changes", "lab up asks first; --yes approves them")
+        page.heading("Host changes", "kailab up asks first; --yes approves them")
         write_effects(page, plan.host_effects)
     if bad := [finding for finding in report.findings if finding.severity not in ("ok", "skipped")]:
-        page.heading("Host checks", "lab doctor shows the fixes")
+        page.heading("Host checks", "kailab doctor shows the fixes")
         page.columns([[sign(page, finding.severity), finding.title, finding.what] for finding in bad])
     if report.preview is not None:
         _existing(page, report.preview)
@@ -47,16 +47,19 @@ def render_plan(report: PlanReport, console: Console | None = None) -> None:
 def _existing(page: TextWriter, found: Preview) -> None:
     page.heading("There", "what the cluster has")
     write_inventory(page, found.inventory)
-    page.heading("Objects to create", count(len(found.objects), "object"))
+    page.heading("Objects to create", f"{count(len(found.objects), 'object')}; kailab down removes them")
     page.line(", ".join(found.objects), indent=2)
     for where in ("missing", "unknown"):
         if names := [image for image, seen in found.images.items() if seen == where]:
             why = "in no registry" if where == "missing" else "not on the nodes; its registry does not say"
             page.marked("fail" if where == "missing" else "warn", f"{', '.join(names)}: {why}", indent=2)
+    for image, seen in found.suites_image.items():
+        if seen in ("missing", "unknown"):
+            page.marked("warn", f"{image}, the image of the suites' pods: not on the nodes, in no registry", indent=2)
     if found.production:
-        page.marked("warn", f"looks like production: {found.production}; lab up needs --yes-i-mean", indent=2)
+        page.marked("warn", f"looks like production: {found.production}; kailab up needs --yes-i-mean", indent=2)
     if found.missing:
-        page.heading("Not permitted", "lab plan --role prints a Role for an administrator to apply")
+        page.heading("Not permitted", "kailab plan --role prints a Role for an administrator to apply")
         for one in found.missing:
             page.marked("fail", str(one), indent=2)
     for line in found.dry_run.problems:
@@ -123,17 +126,28 @@ def _steps(page: TextWriter, report: PlanReport) -> None:
             page.line((line, "yellow"), indent=6)
         if state != "ready":
             effects = [effect for effect in step.effects() if effect.where != "host"]
-            page.columns([[(effect.where, "dim"), effect.what] for effect in effects], indent=6)
+            rows: list[list[Cell]] = [[(one.where, "dim"), one.what, (_undo(report, one), "dim")] for one in effects]
+            page.columns(rows, indent=6)
+
+
+def _undo(report: PlanReport, effect: Effect) -> str:
+    """By what an effect is undone, where the cluster is not the lab's and stays."""
+    return f"undone by: {effect.undo}" if report.preview is not None and effect.undo else ""
 
 
 def _supply(page: TextWriter, report: PlanReport) -> None:
     choices = [choice for choice in report.plan.choices if choice.available]
     counts = Counter(SOURCES[choice.source] for choice in choices)
     page.heading("Supply", ", ".join(f"{count} {source}" for source, count in counts.items()))
+    if report.ways.downloads:
+        page.line((f"downloads: {report.ways.download}", "bold"), indent=1)
+    if report.ways.builds:
+        page.line((f"builds: {report.ways.build}", "bold"), indent=1)
     rows: list[list[Cell]] = []
     for choice in choices:
         name = f"{choice.item.name} {choice.item.version}".strip()
-        where = f"{choice.where} ({choice.verified})" if choice.verified else choice.where
+        notes = ", ".join(filter(None, [mebibytes(choice.size) if choice.size else "", choice.verified]))
+        where = f"{choice.where} ({notes})" if notes else choice.where
         rows.append([choice.item.kind, name, (SOURCES[choice.source], "cyan"), (where, "dim")])
     page.columns(rows)
     if not report.plan.missing:

@@ -40,7 +40,7 @@ def render_rehearsal(found: Rehearsal, console: Console | None = None, *, lab: s
     """The whole rehearsal on stdout; ``lab`` names the lab whose own KAI it is, if not a tenant's."""
     page = TextWriter(console)
     where = f"tenant {found.tenant}" if found.tenant else f"lab {lab}"
-    rollback = f"lab tenant rollback {found.tenant}" if found.tenant else "lab kai rollback"
+    rollback = f"kailab tenant rollback {found.tenant}" if found.tenant else "kailab kai rollback"
     page.line((f"KAI {found.before or 'none'} → {found.version} in {where}: ", "bold"), _VERDICTS[found.verdict])
     page.items(found.reasons, page.sign("fail"), _SHOWN, more=_MORE)
     page.items([f"missing: {line}" for line in found.missing], page.sign("warn"), _SHOWN, more=_MORE)

@@ -96,8 +96,8 @@ class RunState:
 
     @property
     def name(self) -> str:
-        """The command of the run: ``lab up demo``."""
-        return f"lab {self.verb} {self.lab}".strip()
+        """The command of the run: ``kailab up demo``."""
+        return f"kailab {self.verb} {self.lab}".strip()
 
     def summary(self, end: RunFinished) -> str:
         """The run in one line."""

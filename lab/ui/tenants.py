@@ -21,7 +21,7 @@ def render_tenants(found: Sequence[TenantState], lab: str, console: Console | No
     """The list of tenants: a table on a terminal, elsewhere a self-contained line per tenant."""
     page = TextWriter(console)
     if not found:
-        page.line(f"lab {lab} has no tenants", ("  lab tenant add NAME", "dim"))
+        page.line(f"lab {lab} has no tenants", ("  kailab tenant add NAME", "dim"))
         return
     if not page.console.is_terminal:
         for state in found:
@@ -88,7 +88,7 @@ def render_tenant_status(found: Sequence[TenantStatus], lab: str, console: Conso
             page.marked("warn", state.why, indent=2)
         write_steps(page, one.steps, indent=2)
         if not one.ok:
-            again = f"lab tenant add {state.spec.name}, with the same options" if state.added else "lab up"
+            again = f"kailab tenant add {state.spec.name}, with the same options" if state.added else "kailab up"
             page.next(again, indent=2)
 
 
@@ -107,8 +107,8 @@ def render_added(report: Added, console: Console | None = None) -> None:
         indent=2,
     )
     page.blank()
-    page.line(f"lab tenant connect {name} -- kubectl get pods -A", indent=2)
-    page.line(f"lab tenant status {name}", (" · ", "dim"), f"lab tenant remove {name}", indent=2)
+    page.line(f"kailab tenant connect {name} -- kubectl get pods -A", indent=2)
+    page.line(f"kailab tenant status {name}", (" · ", "dim"), f"kailab tenant remove {name}", indent=2)
 
 
 def render_removed(report: Removed, console: Console | None = None) -> None:
@@ -118,7 +118,7 @@ def render_removed(report: Removed, console: Console | None = None) -> None:
     if report.nodes and not report.removal.left:
         page.line(f"shared again: {', '.join(report.nodes)}", indent=2)
     if report.in_file and not report.removal.left:
-        page.line("it is in the lab file: the next 'lab up' with that file recreates it", indent=2)
+        page.line("it is in the lab file: the next 'kailab up' with that file recreates it", indent=2)
 
 
 def render_changes(effects: Sequence[Effect], console: Console | None = None) -> None:

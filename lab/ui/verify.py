@@ -1,4 +1,4 @@
-"""The result of ``lab verify`` as text."""
+"""The result of ``kailab verify`` as text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.invariants import InvariantReport, InvariantResult
 from lab.text import count, seconds
+from lab.ui.findings import write_more
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def render_verify(report: InvariantReport, title: str, console: Console | None =
     page.blank()
     counts: Counter[str] = Counter(one.state for one in report.results)
     page.line(", ".join(f"{counts[state]} {state}" for state in _SIGNS if counts[state]))
+    write_more(page, [violation for one in report.results for violation in one.violations])
     for gap in report.gaps:
         page.line((f"{page.terminal.glyph('warn')} gap in the watch: {gap}", "yellow"))
 

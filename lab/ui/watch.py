@@ -1,4 +1,4 @@
-"""The results of ``lab watch`` as text."""
+"""The results of ``kailab watch`` as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def render_watch_installed(done: WatchInstalled, page: TextWriter | None = None)
     page.line(f"{count(len(done.objects), 'object')}, image {done.image}", indent=1)
     if done.skipped:
         page.line(f"not applied, as the cluster has no Prometheus Operator: {', '.join(done.skipped)}", indent=1)
-    page.next(f"scrape http://{NAME}.{NAME}:{PORT}/metrics, or: lab watch status")
+    page.next(f"scrape http://{NAME}.{NAME}:{PORT}/metrics, or: kailab watch status")
 
 
 def render_watch_status(found: WatchStatus, page: TextWriter | None = None) -> None:
@@ -23,7 +23,7 @@ def render_watch_status(found: WatchStatus, page: TextWriter | None = None) -> N
     page = page or TextWriter()
     if not found.installed:
         page.line((f"{found.cluster}: ", "bold"), "no watch is installed")
-        page.next("lab watch install")
+        page.next("kailab watch install")
         return
     if not found.ready:
         page.line((f"{found.cluster}: ", "bold"), ("the watch is not ready", "bold yellow"))

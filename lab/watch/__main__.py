@@ -11,7 +11,7 @@ from lab.errors import Interrupted, LabError
 from lab.kube.api import OWNER_LABEL
 from lab.kube.in_cluster import InClusterTransport, own_cluster, own_namespace
 from lab.watch.api_load import CountedTransport
-from lab.watch.exporter import stdout_log
+from lab.watch.log import stdout_log
 from lab.watch.names import PORT
 from lab.watch.serve import INTERVAL, WatchSettings, serve
 

@@ -60,7 +60,7 @@ _WATCH = (
         "",
         "warning",
         "KAI does not bind pods of queue {{ $labels.queue }}",
-        "The log of the watch has the events of the canary pods; 'lab explain' explains a pending pod.",
+        "The log of the watch has the events of the canary pods; 'kailab explain' explains a pending pod.",
     ),
     (
         "KaiCanarySlow",

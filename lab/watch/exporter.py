@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
 
 from lab.errors import LabError
 from lab.invariants import Violation, Watcher
 from lab.invariants.known_defects import Cause, cause_of
-from lab.serialization import to_json
 from lab.version import VERSION
 from lab.watch.api_load import CountedTransport
+from lab.watch.log import JsonLog
 from lab.watch.metrics import Labels, Metric, Metrics
 from lab.watch.names import INVARIANTS
 
@@ -62,18 +58,6 @@ def metrics() -> Metrics:
     for invariant in INVARIANTS:
         made.add("kailab_invariant_violations_total", 0, invariant.id)
     return made
-
-
-class JsonLog:
-    """Writes each event as one line of JSON."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __call__(self, event: str, **fields: object) -> None:
-        row = {"time": datetime.now(UTC), "event": event, **fields}
-        self._stream.write(json.dumps(to_json(row)) + "\n")
-        self._stream.flush()
 
 
 class Exporter:
@@ -163,11 +147,6 @@ class Exporter:
     def _cause(self, violation: Violation) -> dict[str, object]:
         cause = self._cause_of(violation)
         return {"kai_version": self._kai_version, "defects": cause.defects, "cured_in": cause.cured_in}
-
-
-def stdout_log() -> JsonLog:
-    """The log of a container."""
-    return JsonLog(sys.stdout)
 
 
 def _resident_bytes() -> int:

@@ -11,7 +11,8 @@ from lab.invariants import Scope, Watcher
 from lab.kube import Cluster
 from lab.watch.api_load import CountedTransport
 from lab.watch.canary import Canary, CanaryRounds
-from lab.watch.exporter import Exporter, JsonLog
+from lab.watch.exporter import Exporter
+from lab.watch.log import JsonLog
 from lab.watch.metrics import CONTENT_TYPE
 from lab.watch.names import INVARIANTS, PORT
 from lab.watch.server import Answer, serving

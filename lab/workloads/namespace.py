@@ -6,9 +6,10 @@ import functools
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from lab.config import LabSpec
 from lab.errors import ApiFailed, WaitTimeout
 from lab.explain.wait_evidence import wait_evidence
 from lab.kube import OWNER_LABEL, Cluster
@@ -16,6 +17,8 @@ from lab.kube.readiness import why_never
 from lab.kube.retry import retry
 from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import EventView, PodView
+from lab.supply.published import pulled_from
+from lab.supply.pull_secrets import copy_pull_secrets
 from lab.workloads.pods import IMAGE
 from lab.workloads.temporary import owner_labels
 
@@ -73,15 +76,20 @@ def staying_on(node: str, doc: Json) -> Json:
     return {**doc, "spec": {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}}
 
 
-def as_cluster_has(doc: Json, runtime_class: str | None, image: str) -> Json:
+def as_cluster_has(
+    doc: Json, runtime_class: str | None, image: str = IMAGE, pull_secrets: tuple[str, ...] = ()
+) -> Json:
     """The object with this RuntimeClass, or none, wherever its pods ask for one, and this image for the suites' own."""
     spec = dict(doc.get("spec") or {})
     if "template" in spec:
-        return {**doc, "spec": {**spec, "template": as_cluster_has(spec["template"], runtime_class, image)}}
+        inner = as_cluster_has(spec["template"], runtime_class, image, pull_secrets)
+        return {**doc, "spec": {**spec, "template": inner}}
     if spec.pop("runtimeClassName", None) and runtime_class:
         spec["runtimeClassName"] = runtime_class
     if "containers" in spec:
         spec["containers"] = [{**one, "image": image} if one["image"] == IMAGE else one for one in spec["containers"]]
+        if pull_secrets:
+            spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
     return {**doc, "spec": spec} if spec else doc
 
 
@@ -97,6 +105,7 @@ class WorkloadNamespace:
     node: str = ""  # node for all pods that do not select nodes; empty: any
     image: str = IMAGE  # of the suites' pods, from a mirror or not
     runtime_class: str | None = "nvidia"  # of GPU pods; None: the nodes' default runtime injects GPUs
+    pull_secrets: tuple[str, ...] = ()  # of all pods
     grace: int = 1  # grace period of removed pods, in seconds
     with_pods: tuple[str, ...] = ()
     """Kinds of the host to delete with the last pods, without waiting for the garbage collector."""
@@ -124,6 +133,23 @@ class WorkloadNamespace:
         where.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         return cls(lab, host, where, name, tenant)
 
+    def on(self, spec: LabSpec) -> WorkloadNamespace:
+        """This namespace for the cluster of a lab: one that is not the lab's has other images and RuntimeClasses.
+
+        Copies the pull secrets into it; those of tenants are in the service account of vCluster. Raises SpecError.
+        """
+        if spec.cluster.own:
+            return self
+        secrets = () if self.tenant else spec.supply.pull_secrets
+        if secrets:
+            copy_pull_secrets(self.host, spec, self.namespace)
+        image = pulled_from(IMAGE, spec.supply.mirrors)
+        return replace(self, image=image, runtime_class=spec.gpu.runtime_class, pull_secrets=secrets)
+
+    def fitted(self, doc: Json) -> Json:
+        """The object with the image, RuntimeClass and pull secrets of this cluster."""
+        return as_cluster_has(doc, self.runtime_class, self.image, self.pull_secrets)
+
     def submit(self, *pods: Json) -> None:
         """Create pods, or objects with a pod template, in order. Raises ApiFailed.
 
@@ -132,7 +158,7 @@ class WorkloadNamespace:
         for pod in pods:
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
-            placed = as_cluster_has(pod, self.runtime_class, self.image)
+            placed = self.fitted(pod)
             placed = staying_on(self.node, placed) if self.node else placed
             doc = {**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}}
             create = functools.partial(self.cluster.create, doc)

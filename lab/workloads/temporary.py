@@ -3,8 +3,8 @@
 Each process that makes some has a record, a file in the lab's state directory. Its temporary objects carry the record's
 name as a label, and its temporary changes of other objects are in the record, with their undo, before they are made.
 The process holds the file's lock, which the kernel releases however the process ends: so others can tell a killed
-process from a running one, even where its id has been reused. ``lab.operations.abandoned`` removes what a killed one
-left.
+process from a running one, even where its id has been reused. ``lab.operations.abandoned_removal`` removes
+what a killed one left.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _record(lab: str) -> Journal:
     folder = _folder(LabPaths(lab))
     with _one_thread:
         found = _records.get(folder)
-        if found is not None and found.path.exists():  # 'lab down' removes it
+        if found is not None and found.path.exists():  # 'kailab down' removes it
             return found
         host = re.sub(r"[^A-Za-z0-9.-]+", "-", platform.node())[:36].strip("-.") or "host"
         while True:

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# A lab by hand, one command after the other: what 'lab up' is measured against (scripts/bench.py writes DIR).
+# A lab by hand, one command after the other: what 'kailab up' is measured against (scripts/bench/sides.py writes DIR).
 #
 #   plain_lab.sh DIR        DRY_RUN=1 prints the commands instead
 #
-# DIR/settings: NAME ENGINE KIND KUBECTL HELM IMAGE OWN_NODE NODES KAI_CHART KAI_DEPLOYMENTS VCLUSTER_CHART
+# DIR/settings: NAME ENGINE KIND KUBECTL HELM IMAGE OWN_NODE NODES GPU_INSTALL GPU_DISCOVERY KAI_CHART KAI_DEPLOYMENTS
+#               VCLUSTER_CHART
 # DIR/images: one image archive per line          DIR/tenants: name and host port per line
-# DIR/kind.yaml, storage.yaml, conflist.json, kai.json, queues.json, tenant-NAME.json: configuration and Helm values
+# DIR/gpu-nodes: name, GPUs and labels per line   DIR/gpu-NODE.tar: the files of a node with simulated GPUs
+# DIR/kind.yaml, storage.yaml, conflist.json, gpu.json, kai.json, queues.json, tenant-NAME.json: configuration and Helm
+# values
 set -euo pipefail
 dir=$1
 # shellcheck source=/dev/null
@@ -62,6 +65,34 @@ pod_network() {
     done
 }
 
+# gpus_offered NODE COUNT: whether the kubelet offers the GPUs of its device plugin
+gpus_offered() { [ "$("$KUBECTL" get node "$1" -o 'jsonpath={.status.allocatable.nvidia\.com/gpu}')" = "$2" ]; }
+
+# gpu_labels NODE: label a node with what GPU feature discovery finds there
+gpu_labels() {
+    local pod labels
+    pod=$("$KUBECTL" get pod -n kube-system -l name=nvidia-device-plugin-ds --field-selector "spec.nodeName=$1" -o name)
+    read -ra discovery <<<"$GPU_DISCOVERY"
+    labels=$("$KUBECTL" exec -n kube-system "$pod" -- "${discovery[@]}" 2>/dev/null | grep -E '^nvidia\.com/[^ ]+=[^ ]*$')
+    # shellcheck disable=SC2086 # one label per word
+    "$KUBECTL" label node "$1" --overwrite $labels
+}
+
+gpus() {
+    local node count labels
+    while read -r node count labels; do
+        run "$ENGINE" exec -i "$node" sh -c "$GPU_INSTALL" <"$dir/gpu-$node.tar"
+        # shellcheck disable=SC2086 # one label per word
+        run "$KUBECTL" label node "$node" --overwrite $labels </dev/null
+    done <"$dir/gpu-nodes"
+    run "$KUBECTL" apply -f "$dir/gpu.json"
+    run "$KUBECTL" rollout status daemonset -n kube-system nvidia-device-plugin-daemonset --timeout=180s
+    while read -r node count labels; do
+        retry 120 gpus_offered "$node" "$count" </dev/null
+        retry 60 gpu_labels "$node" </dev/null
+    done <"$dir/gpu-nodes"
+}
+
 # tenant_kubeconfig NAME PORT: vCluster writes the Secret once its API runs
 tenant_kubeconfig() {
     "$KUBECTL" get secret "vc-$1" -n "vcluster-$1" -o 'jsonpath={.data.config}' | base64 -d >"$dir/$1.kubeconfig"
@@ -78,6 +109,8 @@ run "$KUBECTL" wait --for=condition=Ready node --all --timeout=120s
 while read -r archive; do
     run "$KIND" load image-archive "$archive" --name "$NAME" </dev/null
 done <"$dir/images"
+
+[ ! -e "$dir/gpu-nodes" ] || gpus
 
 if [ -n "$KAI_CHART" ]; then
     run "$HELM" install kai-scheduler "$KAI_CHART" --namespace kai-scheduler --create-namespace \

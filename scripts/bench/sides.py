@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,14 @@ from typing import Any
 import yaml
 
 from lab.config import LabSpec, dump_spec, load_profile
+from lab.errors import SpecError, Unavailable
+from lab.gpu.device_plugin import GpuPlugin
+from lab.gpu.feature_labels import DISCOVERY
+from lab.gpu.pools import node_labels, pools_by_node
+from lab.gpu.simulated.devices import gpus_of
+from lab.gpu.simulated.node_files import files_of
+from lab.gpu.simulated.nodes import INSTALL
+from lab.gpu.simulated.nvml_build import build_library, library_at_hand, node_arch, source_digest
 from lab.host.engines import inspect
 from lab.host.machine import Machine
 from lab.kai import line_of
@@ -18,17 +27,16 @@ from lab.operations.planning import Plan, items_needed
 from lab.operations.prepare import prepare as prepare_lab
 from lab.paths import assets
 from lab.session.lab import Lab
-from lab.steps.cluster.config import kind_config
+from lab.steps.cluster.config import has_gpus, kind_config
 from lab.steps.cluster.ports import free_ports
 from lab.steps.helm_release import base_values, value_at
 from lab.steps.kai.values import kai_deployments, kai_values
-from lab.steps.node_image import NodeImage, base_image, control_plane_images
+from lab.steps.node_image import NodeImage, control_plane_images
 from lab.steps.queues import queue_documents
 from lab.supply import Item
+from lab.supply.catalogue import kind_node
 from lab.tenants.vcluster.access import Endpoint
 from lab.tenants.vcluster.values import release_values
-
-ROOT = Path(__file__).parents[2]
 
 A, B = "bench-a", "bench-b"
 COREDNS = "registry.k8s.io/coredns/coredns:"
@@ -75,7 +83,7 @@ class Bench:
         """Images that B loads into its nodes: the lab's and those of the chart's hooks."""
         supply, base = self.lab.session.supply, self.base()
         inside = {item.name for item in base.images} if base else set()
-        inside.add(base_image(self.twin).name)
+        inside.add(kind_node(self.twin.cluster.kubernetes).name)
         names = [item.name for item in items_needed(self.twin, supply) if item.kind == "image"]
         hooks = hook_images(self.twin) if self.lab.has_kai else ()
         return [name for name in dict.fromkeys([*names, *hooks]) if name not in inside]
@@ -88,30 +96,35 @@ def hook_images(spec: LabSpec) -> tuple[str, ...]:
     return tuple(f"{registry}/{name}:{tag}" for name in line.hook_images)
 
 
-def without_kai(spec: LabSpec) -> LabSpec:
-    """The same lab with the default scheduler."""
-    tenants = tuple(tenant.model_copy(update={"mode": "default"}) for tenant in spec.tenants)
-    return spec.model_copy(update={"scheduler": "default", "tenants": tenants, "queues": ()})
-
-
-def prepare(work: Path, profile: str, dry: bool) -> Bench:
-    """Resolve the lab that both sides build. Raises LabError."""
-    spec = load_profile(profile, [f"name={A}", "gpu.mode=none"])
+def prepare(work: Path, profile: str, settings: Sequence[str], dry: bool) -> Bench:
+    """Resolve the lab that both sides build. Raises LabError: the script cannot build it, or an item is missing."""
+    spec = load_profile(profile, [f"name={A}", *settings])
     lab = Lab.of(spec)
     plan, _ = prepare_lab(lab)
-    reason = lab.kai_reason
+    plan.refuse_missing()
     if lab.has_kai:
         lacking = [name for name in hook_images(lab.spec) if not lab.session.supply.has("image", name)]
         if lacking:
-            reason = f"the chart's hooks, which B runs, need {lacking[0]}, which is not available"
-            spec = without_kai(spec)
-            lab = Lab.of(spec)
-            plan, _ = prepare_lab(lab)
-    if not lab.has_kai:
-        print(f"NO KAI SCHEDULER on either side: {reason}")
-    plan.refuse_missing()
+            what = f"the chart's hooks, which the script runs, need {lacking[0]}, which is not available"
+            raise Unavailable(what, fix="make it available, such as with a bundle; or --set scheduler=default")
+    if lab.spec.gpu.mode == "nvidia" or any(tenant.mode == "own-kai" for tenant in lab.spec.tenants):
+        raise SpecError(
+            "the script builds no lab with NVIDIA's GPUs or own-kai tenants", fix="--set gpu.mode=simulated"
+        )
     (work / "lab.yaml").write_text(dump_spec(spec))
     return Bench(work, spec, lab, plan, dry)
+
+
+def notes(bench: Bench) -> list[str]:
+    """Where the script is not what a person would type, and what the lab has that the script lacks."""
+    lines = ["The images are archives on this machine: the lab's node image has them baked in, the script loads them."]
+    if not bench.lab.has_kai:
+        lines.append(f"NO KAI SCHEDULER on either side: {bench.lab.kai_reason}")
+    if has_gpus(bench.twin):
+        lines.append("The script writes the lab's files of simulated GPUs into its nodes: no release has them.")
+    if bench.base():
+        lines.append("The script starts from a node image built here and lays its pod network, as the lab does.")
+    return lines
 
 
 def write_plain(bench: Bench, folder: Path) -> Path:
@@ -132,6 +145,9 @@ def write_plain(bench: Bench, folder: Path) -> Path:
         port = published[tenant.name]
         endpoint = Endpoint(f"https://127.0.0.1:{port.host}", node_port=port.node)
         files[f"tenant-{tenant.name}.json"] = release_values(spec, tenant, endpoint)
+    if has_gpus(spec):
+        files["gpu.json"] = {"apiVersion": "v1", "kind": "List", "items": GpuPlugin(spec).documents()}
+        write_gpus(bench, folder)
     for name, data in files.items():
         text = yaml.safe_dump(data) if name.endswith(".yaml") else json.dumps(data, indent=1)
         (folder / name).write_text(text)
@@ -141,25 +157,42 @@ def write_plain(bench: Bench, folder: Path) -> Path:
     (folder / "tenants").write_text(tenants)
     helm = bool(spec.tenants) or bench.lab.has_kai
     settings = {
-        "NAME": B,
+        "NAME": f"kailab-{B}",
         "ENGINE": bench.engine,
         "KIND": bench.place("binary", "kind"),
         "KUBECTL": bench.place("binary", "kubectl"),
         "HELM": bench.place("binary", "helm") if helm else "",
-        "IMAGE": base.tag if base else base_image(spec).name,
+        "IMAGE": base.tag if base else kind_node(spec.cluster.kubernetes).name,
         "OWN_NODE": "yes" if base else "no",
         "NODES": " ".join(node_names(spec)),
         "KAI_CHART": bench.place("chart", "kai-scheduler") if bench.lab.has_kai else "",
         "KAI_DEPLOYMENTS": (
             " ".join(f"deployment/{name}" for name in kai_deployments(spec)) if bench.lab.has_kai else ""
         ),
+        "GPU_INSTALL": INSTALL if has_gpus(spec) else "",
+        "GPU_DISCOVERY": " ".join(DISCOVERY),
         "VCLUSTER_CHART": bench.place("chart", "vcluster") if spec.tenants else "",
     }
     (folder / "settings").write_text("".join(f"{k}={shlex.quote(v)}\n" for k, v in settings.items()))
     return folder
 
 
+def write_gpus(bench: Bench, folder: Path) -> None:
+    """Write ``gpu-nodes``: node, number of GPUs and labels by line; and a tar of the lab's files for each node."""
+    spec, session = bench.twin, bench.lab.session
+    library = library_at_hand(session.supply) or build_library(session.runner, lambda *_: None)
+    lines = []
+    for name, pool in pools_by_node(spec).items():
+        gpus, arch = gpus_of(spec.name, name, spec.gpu), node_arch()
+        files = files_of(name, gpus, source_digest(arch), arch, spec.gpu.toolkit)
+        (folder / f"gpu-{name}.tar").write_bytes(files.payload(library))
+        labels = " ".join(f"{key}={value}" for key, value in node_labels(pool).items())
+        lines.append(f"{name} {pool.per_node} {labels}\n")
+    (folder / "gpu-nodes").write_text("".join(lines))
+
+
 def node_names(spec: LabSpec) -> list[str]:
-    """Kind's names of the node containers."""
+    """Names of the node containers."""
     counts = {"control-plane": spec.cluster.control_planes, "worker": spec.cluster.workers}
-    return [f"{B}-{role}{n if n > 1 else ''}" for role, count in counts.items() for n in range(1, count + 1)]
+    cluster = f"kailab-{B}"  # the files of the GPUs name nodes like the lab's
+    return [f"{cluster}-{role}{n if n > 1 else ''}" for role, count in counts.items() for n in range(1, count + 1)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What a person types to take a tenant away, or to bring its KAI back to the version before: what 'lab' is measured
-# against (scripts/bench_tenants.py sets KUBECONFIG, KUBECTL and HELM).
+# What a person types to remove a tenant, or to bring its KAI back to the version before: what kailab is measured
+# against (scripts/bench/tenant.py sets KUBECONFIG, KUBECTL and HELM).
 #
-#   bench_tenants_plain.sh removal NAME
-#   bench_tenants_plain.sh rollback CHART VALUES
+#   tenants_plain.sh removal NAME
+#   tenants_plain.sh rollback CHART VALUES
 set -euo pipefail
 case $1 in
     removal)

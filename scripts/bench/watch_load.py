@@ -1,8 +1,8 @@
-"""Memory, CPU and API load of 'lab watch' in a running lab: as it is, with many pods, and while pods come and go.
+"""Memory, CPU and API load of 'kailab watch' in a running lab: as it is, with many pods, and while pods come and go.
 
     python -m scripts.bench.watch_load --lab NAME --pods 1000
 
-The watch is installed (lab watch install). The pods have a scheduling gate, so that they need no node; KAI creates a
+The watch is installed (kailab watch install). The pods have a scheduling gate, so that they need no node; KAI creates a
 PodGroup for each. They are in a namespace of their own, which is removed at the end. Figures are the watch's metrics.
 """
 

@@ -22,6 +22,7 @@ from scripts.fault_injection.tampering import (
     cordon_spread,
     evicted,
     minimum_set,
+    over_packed,
     packed_again,
     priority_evened,
     queue_recreated,
@@ -224,6 +225,12 @@ FAULTS = (
             "test_queue_trees.py": "limit_is_never_passed and host",
             "test_coexistence.py": "goes_round",
         },
+    ),
+    Fault(
+        "over-packed",
+        "KAI's binder is asked to put all fractions of a test on one GPU",
+        lambda lab: tampering(lab, "Pod", over_packed()),
+        {"test_storm.py": "twice_as_many"},
     ),
     Fault(
         "evicted",

@@ -203,7 +203,7 @@ def main(argv: Sequence[str]) -> int:
         raise SpecError("faults are injected only into a lab that is named", fix="add --lab NAME")
     lab = Lab.attach(asked.lab)
     if not lab.has_kai:
-        raise LabError(f"lab {lab.spec.name} has no KAI to inject faults into", fix="lab up --require kai")
+        raise LabError(f"lab {lab.spec.name} has no KAI to inject faults into", fix="kailab up --require kai")
     try:
         with file_lock(lab_lock_file(lab.paths), exclusive=True, wait=False):
             return tried(asked, lab, plan)

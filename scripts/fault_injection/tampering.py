@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,37 @@ def bound_over() -> Act:
         path = cluster.kinds.named("Pod").path(pod.namespace, pod.name, "binding")
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         cluster.calls.json("POST", path, title=f"binding of pod {pod.namespace}/{pod.name}", body=body)
+
+    return act
+
+
+def over_packed() -> Act:
+    """Let KAI's binder put all fractions of a test on one GPU.
+
+    The scheduler names node and GPU in a BindRequest (pkg/scheduler/cache/cache.go, KAI 0.16.8); one that exists
+    already keeps it from writing its own.
+    """
+    group = str(uuid.uuid4())
+    taken: list[str] = []
+
+    def act(cluster: Cluster, change: str, obj: Json) -> None:
+        pod = PodView.of(obj)
+        if change != "ADDED" or not of_a_test(obj) or pod.requests.fraction is None or pod.node:
+            return
+        if not taken:
+            selected = (obj["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname")
+            taken.append(selected or next(node.name for node in map(NodeView.of, cluster.list("Node")) if node.gpus))
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+        spec = {
+            "podName": pod.name,
+            "selectedNode": taken[0],
+            "selectedGPUGroups": [group],
+            "receivedResourceType": "Fraction",
+            "receivedGPU": {"count": 1, "portion": f"{pod.requests.fraction:.2f}"},
+        }
+        meta = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
+        kind = {"apiVersion": "scheduling.run.ai/v1alpha2", "kind": "BindRequest"}
+        cluster.create({**kind, "metadata": meta, "spec": spec})
 
     return act
 

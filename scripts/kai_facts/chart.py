@@ -35,6 +35,13 @@ def values(root: Path) -> dict[str, Any]:
     return found | dict(_dotted(yaml.safe_load((root / _CHART / "values.yaml").read_text())))
 
 
+def unread_values(root: Path) -> set[str]:
+    """Keys of the chart's values.yaml that no template reads: neither the key, nor a map above or a value below it."""
+    read = {f"{key.rstrip('.')}." for text in _templates(root) for key in _READ.findall(_HAS_KEY.sub(r"\1.\2", text))}
+    given = [key for key, _ in _dotted(yaml.safe_load((root / _CHART / "values.yaml").read_text()))]
+    return {key for key in given if not any(one.startswith(f"{key}.") or f"{key}.".startswith(one) for one in read)}
+
+
 def chart_keys(root: Path) -> set[str]:
     """Labels and annotations of KAI that the chart's templates name."""
     found = {key for text in _templates(root) for key in _OWN_KEY.findall(text)}

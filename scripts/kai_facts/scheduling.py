@@ -88,7 +88,7 @@ def images(source: GoSource) -> set[str]:
 
 
 def messages(source: GoSource, rules: Mapping[str, Any]) -> set[str]:
-    """The rules of ``lab explain`` whose pattern matches a text of the sources.
+    """The rules of ``kailab explain`` whose pattern matches a text of the sources.
 
     A verb of a format, such as %s, counts as a number or as a word.
     """

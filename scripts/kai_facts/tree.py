@@ -29,6 +29,7 @@ def facts_of(root: Path) -> Facts:
     return {
         "keys": found,
         "chart_values": chart.values(root),
+        "unread_values": dict.fromkeys(sorted(chart.unread_values(root)), True),
         "crds": dict(chart.crds(root)),
         "queues": dict(chart.queues(root)),
         **scheduling.scheduling(root, source),

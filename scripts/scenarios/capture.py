@@ -1,12 +1,12 @@
 """Captures scenarios in which a pod does not run: sets each up on a running lab and saves a snapshot of the cluster.
 
     python -m scripts.scenarios.capture --list
-    lab up -f scripts/scenarios/lab.yaml
+    kailab up -f scripts/scenarios/lab.yaml     # with --set kai.version=0.9.8 for scenarios of older versions
     python -m scripts.scenarios.capture --name captures     # what is missing and can share the lab
     python -m scripts.scenarios.capture --name captures --exclusive     # what is missing and needs the whole lab
     python -m scripts.scenarios.capture --name captures --only queue-unknown --only crash-loop     # again
 
-Each scenario has a namespace of its own. When ``lab explain`` reports the expected rule, the snapshot is written to
+Each scenario has a namespace of its own. When ``kailab explain`` reports the expected rule, the snapshot is written to
 ``tests/data/scenarios/NAME.json.gz`` and the scenario is removed. Exit code 1: a scenario did not come about.
 """
 
@@ -26,13 +26,14 @@ from lab.explain import Explanation, LabSnapshot, explained
 from lab.kube import OWNER_LABEL
 from lab.objects.views import NodeView
 from lab.operations.explain import read
+from lab.pytest_plugin.fixtures import kai_lacks
 from lab.serialization import to_json
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
 from lab.snapshot.node_info import node_infos
 from scripts.scenarios.catalogue import SCENARIOS
 from scripts.scenarios.cluster_changes import ClusterChange
-from scripts.scenarios.model import Scenario, Setting
+from scripts.scenarios.model import NO_KAI, Scenario, Setting
 from scripts.trim_snapshot import trimmed
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Capture:
             look, until=lambda seen: self._as_expected(seen[1]), timeout=self.scenario.seconds, interval=1.0
         )
         if not self._as_expected(found[1]):
-            what = f"lab explain reports for {self.space}: {', '.join(self.scenario.rules) or 'nothing'}"
+            what = f"kailab explain reports for {self.space}: {', '.join(self.scenario.rules) or 'nothing'}"
             messages = [f"{e.reason}: {e.message}" for e in found[0].host.events if e.namespace == self.space]
             raise WaitTimeout(what, evidence=[*found[1].lines(9), *messages[-8:]])
         return found
@@ -183,10 +184,12 @@ def setting_of(lab: Lab) -> Setting:
 
 def lacks(lab: Lab, scenario: Scenario, setting: Setting) -> str:
     """Why the lab does not fit a scenario; empty when it does."""
-    if scenario.tenant and scenario.tenant not in {tenant.mode for tenant in lab.tenants}:
-        return f"the lab has no tenant of mode {scenario.tenant}"
-    if not lab.has_kai:
-        return "the lab has no KAI"
+    for mode in {scenario.tenant, scenario.beside} - {"", *(tenant.mode for tenant in lab.tenants)}:
+        return f"the lab has no tenant of mode {mode}"
+    if scenario.kai == NO_KAI:
+        return "the lab has KAI" if lab.has_kai else ""
+    if why := kai_lacks(lab, scenario.kai):
+        return why
     if not setting.gpus:
         return "the lab has no GPUs"
     return ""
@@ -211,7 +214,7 @@ def main() -> int:
         chosen = [one for one in chosen if not (options.out / f"{one.name}.json.gz").exists()]
     if options.list:
         for one in chosen:
-            where = f"{one.tenant or 'host':9} {'exclusive' if one.exclusive else ''}"
+            where = f"{one.tenant or 'host':9} {'exclusive' if one.exclusive else '':9} {one.kai or one.beside}"
             print(f"{one.name:26} {one.expects or 'runs':28} {where}".rstrip())
         return 0
     lab = Lab.attach(options.name)

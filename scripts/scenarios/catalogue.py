@@ -1,4 +1,4 @@
-"""The scenarios that ``scripts.scenarios.capture`` sets up on a lab, and the rule that ``lab explain`` must report."""
+"""The scenarios that ``scripts.scenarios.capture`` sets up on a lab, and the rule that ``kailab explain`` reports."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from scripts.scenarios.manifests import (
     sized,
 )
 from scripts.scenarios.model import Scenario
+from scripts.scenarios.rare_cases import RARE
 from scripts.scenarios.scheduling_cases import GROUPS, NODES
 from scripts.scenarios.tenant_cases import TENANTS
+from scripts.scenarios.version_cases import VERSIONS
 
 HANDLER = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "s-handler"}, "handler": "nope"}
 GREEDY = ["sh", "-c", "a=aaaaaaaaaaaaaaaa; while :; do a=$a$a; done"]
@@ -282,5 +284,7 @@ SCENARIOS = (
     *GROUPS,
     *NODES,
     *KAI,
+    *RARE,
     *TENANTS,
+    *VERSIONS,
 )

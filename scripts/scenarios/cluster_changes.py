@@ -7,8 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.gpu.device_plugin import NAMESPACE
+from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, fail, heal
+from lab.gpu.simulated.health import Health
 from lab.kai.names import GPU_RESOURCE
 from lab.kube.readiness import is_ready
+from lab.session.context import LabContext
+from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
 from lab.snapshot.kai_installation import KaiInstallation, installation
 from lab.tools.container import ContainerEngine
@@ -330,6 +334,23 @@ class NoDevicePlugin:
             return any(offered) == gpus
 
         cluster.wait("Node", holds, timeout=SECONDS, what=f"{'some' if gpus else 'no'} GPUs are offered", hold=3.0)
+
+
+@dataclass(frozen=True)
+class GpusFailed:
+    """The first simulated GPU of each worker has an uncorrectable error, as ``kailab gpu fail`` injects it."""
+
+    def do(self, cluster: Cluster) -> None:
+        ctx = self._context(cluster)
+        for node in _workers(cluster):
+            fail(ctx, GpuRef(node["metadata"]["name"], 0), Health(48))
+
+    def undo(self, cluster: Cluster) -> None:
+        ctx = self._context(cluster)
+        heal(ctx, every_gpu(ctx))
+
+    def _context(self, cluster: Cluster) -> LabContext:
+        return Lab.attach(cluster.kubeconfig.parent.name).context("gpu")
 
 
 def _settled(cluster: Cluster, deployment: str, word: str, *, there: bool) -> None:

@@ -11,6 +11,10 @@ from scripts.scenarios.cluster_changes import ClusterChange
 Json = dict[str, Any]
 
 
+NO_KAI = "none"
+"""A lab without KAI."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """The lab on which a scenario is set up."""
@@ -48,6 +52,10 @@ class Scenario:
     """Objects created first; their pods must be Ready and occupy what the pod then lacks."""
     tenant: str = ""
     """Mode of the tenant in which it is set up; empty: on the host."""
+    beside: str = ""
+    """Mode of a tenant that the lab must have; empty: any lab."""
+    kai: str = ""
+    """Versions of KAI in which it exists, such as ``<0.13``, or ``NO_KAI``; empty: all."""
     changes: tuple[ClusterChange, ...] = ()
     """Changes of the whole cluster, undone afterwards."""
     labels: dict[str, str] = field(default_factory=dict)

@@ -6,7 +6,14 @@ from typing import Any
 
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 from scripts.scenarios.admission_cases import annotated, never
-from scripts.scenarios.cluster_changes import Absent, NoDevicePlugin, NodeWithoutKubelet, WorkersLabelled, WorkersOffer
+from scripts.scenarios.cluster_changes import (
+    Absent,
+    GpusFailed,
+    NoDevicePlugin,
+    NodeWithoutKubelet,
+    WorkersLabelled,
+    WorkersOffer,
+)
 from scripts.scenarios.events import Appears, Edited
 from scripts.scenarios.manifests import claim, cpu, gang, main, mounting, notes, one, over, plain, sized
 from scripts.scenarios.model import Scenario, Setting
@@ -218,6 +225,12 @@ GROUPS = (
 """PodGroups and queues."""
 
 NODES = (
+    Scenario(
+        "gpus-unhealthy",
+        "nodes.gpus-unhealthy",
+        one(lambda s: gpu_pod("p", gpus=s.gpus, queue=s.queue)),
+        changes=(GpusFailed(),),
+    ),
     Scenario(
         "no-fit",
         "nodes.no-fit",

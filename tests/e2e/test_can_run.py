@@ -1,4 +1,4 @@
-"""``lab can-run``: its answer about a workload, compared with what KAI does when the workload is applied."""
+"""``kailab can-run``: its answer about a workload, compared with what KAI does when the workload is applied."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lab.config import QueueResource, QueueSpec
+from lab.lint.document import read
 from lab.objects.views import NodeView
 from lab.operations.can_run import can_run
 from lab.prediction import Answer
@@ -29,7 +30,7 @@ def ask(workloads: WorkloadNamespace, folder: Path, pod: dict[str, Any]) -> Answ
     """The answer about a pod as ``workloads`` would submit it."""
     file = folder / "pod.yaml"
     file.write_text(yaml.safe_dump(staying_on(workloads.node, pod)))
-    (answer,) = can_run(workloads.cluster, [file], workloads.namespace).answers
+    (answer,) = can_run(workloads.cluster, read(file), workloads.namespace).answers
     return answer
 
 

@@ -1,4 +1,4 @@
-"""``lab explain eviction`` and ``lab explain queue`` beside what KAI's scheduler did and computed."""
+"""``kailab explain eviction`` and ``kailab explain queue`` beside what KAI's scheduler did and computed."""
 
 from __future__ import annotations
 

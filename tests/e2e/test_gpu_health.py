@@ -47,13 +47,13 @@ class Clinic:
 @pytest.fixture
 def clinic(request: pytest.FixtureRequest, lab: Lab, free_gpus: None) -> Iterator[Clinic]:
     """GPUs of the test, all healthy before and after it."""
-    if lab.gpu_mode != "simulated":
+    if lab.gpu_mode != "simulated" or not lab.gpus_in_containers:
         pytest.skip(f"GPUs are {lab.gpu_mode}: they do not fail on demand")
     ctx = lab.context("gpu")
     mine = request.node.stash.get(LEASED_NODE, "")
     nodes = [mine] if mine else sorted({gpu.node for gpu in every_gpu(ctx)})
     sick = {node: found for node in nodes if (found := failures_on(ctx, node))}
-    assert not sick, "GPUs have failed before the test; lab gpu heal --all"
+    assert not sick, "GPUs have failed before the test; kailab gpu heal --all"
     clinic = Clinic(ctx)
     yield clinic
     clinic.heal()

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.without_kai
 @pytest.fixture
 def planned(lab: Lab) -> Gpus:
     """The GPUs of each GPU node according to the lab file."""
-    if lab.gpu_mode != "simulated":
-        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not describe them")
+    if lab.gpu_mode != "simulated" or not lab.gpus_in_containers:
+        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not describe what nodes and containers see")
     return {node: gpus_of(lab.spec.name, node, lab.spec.gpu) for node in pools_by_node(lab.spec)}
 
 

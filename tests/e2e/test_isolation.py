@@ -128,7 +128,7 @@ def test_all_measures_are_in_place(lab: Lab, tenant: TenantFixture) -> None:
 
 
 def test_host_kai_keeps_to_its_namespaces(invariants: Held) -> None:
-    """As ``lab verify`` judges it: longer than an operator takes to replace the pod-grouper."""
+    """As ``kailab verify`` judges it: longer than an operator takes to replace the pod-grouper."""
     states = {result.invariant.id: result.state for result in invariants.check().results if not result.side}
     assert states["tenant-host-kai-apart"] == "held"
 

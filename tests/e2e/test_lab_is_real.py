@@ -54,6 +54,7 @@ def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> 
 
 
 @pytest.mark.without_kai
+@pytest.mark.devices
 @pytest.mark.gpus
 def test_runtime_class_leads_to_the_nvidia_handler(lab: Lab, cluster: Cluster) -> None:
     runtime_class = cluster.get("RuntimeClass", "nvidia")
@@ -90,6 +91,7 @@ def test_pod_without_gpu_sees_none(workloads: WorkloadNamespace, probe: Callable
 
 
 @pytest.mark.without_kai
+@pytest.mark.devices
 @on_one_node()
 def test_pod_with_one_gpu_sees_exactly_that_one(
     workloads: WorkloadNamespace, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]

@@ -33,6 +33,7 @@ def test_pod_runs_on_the_default_scheduler(workloads: WorkloadNamespace) -> None
     assert workloads.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
 
 
+@pytest.mark.devices
 @on_gpus()
 def test_gpu_pod_runs_on_the_default_scheduler(workloads: WorkloadNamespace) -> None:
     workloads.submit(gpu_pod("whole", scheduler=None))

@@ -268,6 +268,7 @@ def others(own: OwnKai) -> list[Cluster]:
 
 
 @pytest.mark.tenants(OWN, min=2)
+@pytest.mark.devices
 @pytest.mark.gpus
 def test_all_tenants_at_once_share_no_gpu(
     lab: Lab, new_workloads: Callable[[str], WorkloadNamespace], gpu_uuids: Uuids, free_gpus: None

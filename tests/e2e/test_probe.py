@@ -47,6 +47,7 @@ def test_pod_without_a_gpu(workloads: WorkloadNamespace) -> None:
 
 
 @pytest.mark.without_kai
+@pytest.mark.devices
 @on_one_node()
 def test_pod_with_a_gpu_of_its_own(lab: Lab, workloads: WorkloadNamespace, cluster: Cluster) -> None:
     workloads.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
@@ -64,6 +65,7 @@ def test_pod_with_a_gpu_of_its_own(lab: Lab, workloads: WorkloadNamespace, clust
 
 
 @pytest.mark.kai
+@pytest.mark.devices
 @on_one_node()
 def test_pod_with_a_part_of_a_gpu(lab: Lab, workloads: WorkloadNamespace, cluster: Cluster, queue: str) -> None:
     workloads.submit(fraction_pod("half", fraction=0.5, queue=queue))

@@ -215,7 +215,7 @@ def test_synced_pods_do_hold_tokens(
 
 
 def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
-    """The output of ``lab logs``, which is also kept for failed tests."""
+    """The output of ``kailab logs``, which is also kept for failed tests."""
     written = collect_lab(lab, tmp_path / "logs", budget=WAIT)
     assert any(path.name == "pods.yaml" for path in written)
     found = {str(path.relative_to(tmp_path)): findings(path.read_text(), doors) for path in written}

@@ -56,6 +56,7 @@ def test_default_tenant_never_sees_kai(tenant: TenantFixture, workloads: Workloa
 
 @pytest.mark.without_kai
 @pytest.mark.tenants("default")
+@pytest.mark.devices
 @on_one_node()
 def test_default_tenant_gets_whole_gpus(tenant: TenantFixture, workloads: WorkloadNamespace) -> None:
     workloads.submit(gpu_pod("research", scheduler=None))

@@ -1,4 +1,4 @@
-"""Integration tests run the ``lab`` command as a user would, on real clusters, with their own state directory.
+"""Integration tests run the ``kailab`` command as a user would, on real clusters, with their own state directory.
 
 A test skips with the reason if the machine lacks something; KAILAB_REQUIRE=engine (as in CI) makes that a failure.
 
@@ -14,7 +14,7 @@ import signal
 import subprocess  # noqa: TID251 - the command under test, from outside
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,9 +22,22 @@ from typing import Any, NoReturn
 import pytest
 
 from lab.paths import cache_root
-from lab.tools.process import HostRunner
+from lab.tools.process import HostRunner, Result
 
+ROOT = Path(__file__).parents[2]
 UP_SECONDS = 900
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
+BROWSER_OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
+BROWSER_SECONDS = 180.0
 
 LONGEST_FIRST = (
     "test_offline",
@@ -85,7 +98,7 @@ class Done:
 
 @dataclass
 class Cli:
-    """The ``lab`` command with its own state directory, and a kubeconfig of a user that must not change."""
+    """The ``kailab`` command with its own state directory, and a kubeconfig of a user that must not change."""
 
     root: Path
     env: dict[str, str] = field(default_factory=dict)
@@ -123,7 +136,7 @@ class Cli:
             stdin=subprocess.DEVNULL,
         )
         if code is not None:
-            assert done.returncode == code, f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == code, f"kailab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
     def _clear(self, words: Sequence[str]) -> None:
@@ -137,7 +150,7 @@ class Cli:
                 self("down", "--name", name)
 
     def until(self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0) -> Done:
-        """Run ``lab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` accepts."""
+        """Run ``kailab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` takes."""
         self._clear(words)
         process = subprocess.Popen(
             self.argv(*words, "--ui", "json"),
@@ -172,12 +185,23 @@ def lacking(what: str, why: str) -> NoReturn:
     pytest.skip(why)
 
 
+def run_suites(env: Mapping[str, str], lab: str, *options: str, seconds: float = 1500) -> str:
+    """Run suites against a lab in a pytest of their own, which must succeed; returns its output."""
+    argv = [sys.executable, "-m", "pytest", *options, "--lab", lab, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    folder = f"--lab-artifacts={Path(env['KAILAB_STATE']).parent / 'artifacts'}"
+    done = subprocess.run(
+        [*argv, folder], cwd=ROOT, env=env, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
 @pytest.fixture(scope="session")
 def engine() -> HostRunner:
     """A runner on a machine whose container engine answers; skips if none does."""
     runner = HostRunner()
     if runner.which("docker") is None or runner.run(["docker", "version"], check=False).code != 0:
-        lacking("engine", "no container engine runs here: lab up --yes installs one")
+        lacking("engine", "no container engine runs here: kailab up --yes installs one")
     return runner
 
 
@@ -199,4 +223,19 @@ def containers_of(engine: HostRunner, name: str) -> list[str]:
     return out.split()
 
 
-SIGKILL, SIGINT, SIGTERM = signal.SIGKILL, signal.SIGINT, signal.SIGTERM
+SIGKILL, SIGINT, SIGTERM, SIGCONT = signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGCONT
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
+    """Runs a headless browser."""
+    runner = HostRunner()
+    program = next((found for name in BROWSERS if (found := runner.which(name))), None)
+    if program is None:
+        lacking("browser", f"no browser here (looked for {', '.join(BROWSERS)})")
+
+    def run(*args: str) -> Result:
+        profile = f"--user-data-dir={tmp_path_factory.mktemp('browser')}"  # fresh: pages store what a user chose
+        return runner.run([program, *BROWSER_OPTIONS, profile, *args], timeout=BROWSER_SECONDS)
+
+    return run

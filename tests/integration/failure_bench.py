@@ -33,7 +33,9 @@ LIBRARY = f"{LIBRARIES[platform.machine()]}/libnvidia-ml.so.{VERSION}"
 
 _DOCTOR = """
 import sys
-from lab.host import HostNeeds, Machine, gather
+from lab.host.check import HostNeeds
+from lab.host.facts import gather
+from lab.host.machine import Machine
 from lab.host.check import CheckContext
 from lab.host.nvidia.doctor import findings
 from lab.tools.process import HostRunner

@@ -43,8 +43,10 @@ def choice(version: str, *others: str) -> tuple[str, ...]:
     return ("--set", f"kai.version={version}", "--set", "scheduler=kai", "--set", f"images=[{', '.join(images)}]")
 
 
-def bring_up(cli: Cli, name: str, version: str, *others: str) -> Cluster:
-    """A lab with this KAI, whose nodes also have the images of the others."""
-    up = cli("up", "--profile", "minimal", "--name", name, "--yes", "--json", *choice(version, *others)).json()
+def bring_up(cli: Cli, name: str, version: str, *others: str, settings: tuple[str, ...] = ()) -> Cluster:
+    """A lab with this KAI, whose nodes also have the images of the others; ``settings`` as for ``--set``."""
+    options = [word for setting in settings for word in ("--set", setting)]
+    named = ("--profile", "minimal", "--name", name, "--yes", "--json")
+    up = cli("up", *named, *choice(version, *others), *options).json()
     assert up["facts"]["scheduler"] == "kai"
     return Cluster(Path(up["kubeconfig"]))

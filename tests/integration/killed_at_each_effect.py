@@ -1,6 +1,6 @@
-"""The ``lab`` command, killed with SIGKILL at the first effect that no earlier run was killed at.
+"""The ``kailab`` command, killed with SIGKILL at the first effect that no earlier run was killed at.
 
-Run as a program with the arguments of ``lab``; KAILAB_SEEN names the file with the effects so far. Effects are
+Run as a program with the arguments of ``kailab``; KAILAB_SEEN names the file with the effects so far. Effects are
 commands that do not only read, entries of journals, and files that are removed. A longer command is an effect three
 times: before it starts, while it runs, and while it runs together with it, as in a power cut.
 """

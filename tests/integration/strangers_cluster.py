@@ -15,20 +15,29 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.config import LabSpec
+from lab.config import LabSpec, TenantSpec
 from lab.kai import line_of
 from lab.kube import Cluster
 from lab.steps.kai.values import kai_images
 from lab.supply import Supply
+from lab.supply.bundle import installed
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
+from tests.integration.conftest import Cli, lacking
+from tests.support.killed import Killable
 
 PROBE = "registry.kailab.dev/probe:2"
+GUEST = "it-guest"
+"""Name of a lab in the stranger's cluster."""
 SPACE = "shop"
 """Namespace of the stranger's workloads."""
 QUEUES = ("shop", "shop-web")
 
 _VOLUMES = "/tmp/hostpath_pv"
+_KUBELET = """
+kind: KubeletConfiguration
+nodeStatusMaxImages: -1
+"""
 _CGROUP_V1 = """
 kind: KubeletConfiguration
 cgroupDriver: cgroupfs
@@ -81,23 +90,58 @@ class Stranger:
                 [self.supply.binary("kind"), "load", "image-archive", archive, "--name", self.name], timeout=300
             )
 
+    def mirror(self, host: str, *images: str) -> None:
+        """Load images, and let every node have and report each also by the name that it has at a mirror."""
+        self.load(*images)
+        names = {f"{host}/{image.partition('/')[2]}" for image in images}
+        for node in self.nodes:
+            ctr = ["docker", "exec", node, "ctr", "-n", "k8s.io", "images", "tag", "--force"]
+            for image in images:
+                self.run.run([*ctr, image, f"{host}/{image.partition('/')[2]}"])
+        self.cluster.wait(
+            "Node",
+            lambda nodes: all(
+                names <= {name for one in node["status"]["images"] for name in one["names"]} for node in nodes
+            ),
+            timeout=120,
+            what="every node reports the images",
+        )
+
+    def secret(self, name: str) -> None:
+        """A pull secret in namespace default, which opens nothing."""
+        meta, key = {"name": name, "namespace": "default"}, ".dockerconfigjson"
+        doc = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "kubernetes.io/dockerconfigjson"}
+        self.cluster.apply([{**doc, "stringData": {key: "{}"}}])
+
+    def images_of_kai(self, version: str) -> tuple[str, ...]:
+        """The images that KAI needs, with those of the chart's hooks."""
+        return kai_images(
+            LabSpec.model_validate(
+                {
+                    "cluster": {"provider": "existing", "kubeconfig": self.kubeconfig, "context": self.context},
+                    "kai": {"version": version},
+                    "gpu": {"mode": "none"},
+                }
+            )
+        )
+
     def helm(self, *words: str | Path) -> None:
         command = [self.supply.binary("helm"), "--kubeconfig", self.kubeconfig, "--kube-context", self.context]
         self.run.run([*command, *words], timeout=900)
 
-    def install_kai(self, version: str) -> None:
-        """``helm install`` with the chart's hooks, as KAI's documentation has it."""
-        spec = LabSpec.model_validate(
-            {
-                "cluster": {"provider": "existing", "kubeconfig": self.kubeconfig, "context": self.context},
-                "kai": {"version": version},
-                "gpu": {"mode": "none"},
-            }
-        )
-        self.load(*kai_images(spec))
+    def install_kai(self, version: str, *settings: str) -> None:
+        """``helm install`` with the chart's hooks, as KAI's documentation has it, and these ``KEY=VALUE``."""
+        self.load(*self.images_of_kai(version))
         chart = self.supply.chart("kai-scheduler", f"v{version}")
         values = f"global.gpuSharing=true,global.registry={line_of(version).registry}"  # as in the published chart
-        options = ["--namespace", "kai-scheduler", "--create-namespace", "--set", values, "--wait"]
+        options = [
+            "--namespace",
+            "kai-scheduler",
+            "--create-namespace",
+            "--set",
+            ",".join((values, *settings)),
+            "--wait",
+        ]
         self.helm("install", "kai-scheduler", chart, *options, "--timeout", "10m")
 
     def offer_gpus(self, gpus: int) -> None:
@@ -165,10 +209,15 @@ class Stranger:
 
 
 @contextmanager
-def strangers_cluster(name: str, folder: Path, *, workers: int = 2) -> Iterator[Stranger]:
-    """A plain kind cluster in ``folder``, deleted at the end with everything on it."""
+def strangers_cluster(
+    name: str, folder: Path, *, workers: int = 2, tenants: tuple[TenantSpec, ...] = ()
+) -> Iterator[Stranger]:
+    """A plain kind cluster in ``folder``, deleted at the end with everything on it.
+
+    ``tenants`` are those whose images it will load.
+    """
     run = HostRunner()
-    spec = LabSpec()
+    spec = LabSpec(tenants=tenants)
     stranger = Stranger(name, folder / "kubeconfig", run, Supply(spec, run, ContainerEngine(run, "docker")))
     kind = stranger.supply.binary("kind")
     image = node_image(run)
@@ -181,7 +230,7 @@ def strangers_cluster(name: str, folder: Path, *, workers: int = 2) -> Iterator[
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "networking": {"disableDefaultCNI": True, "podSubnet": "10.99.0.0/16", "serviceSubnet": "10.98.0.0/16"},
         "nodes": [{"role": role, "extraMounts": mounts} for role in ("control-plane", *["worker"] * workers)],
-        "kubeadmConfigPatches": [_CONTROLLERS, *([_CGROUP_V1] if v1 else [])],
+        "kubeadmConfigPatches": [_CONTROLLERS, _KUBELET, *([_CGROUP_V1] if v1 else [])],
         "containerdConfigPatches": [_RUNC] if v1 else [],
     }
     create, network = [kind, "create", "cluster"], {"KIND_EXPERIMENTAL_DOCKER_NETWORK": name}
@@ -207,7 +256,7 @@ def node_image(run: HostRunner) -> str:
     """A node image that an earlier lab has made."""
     found = run.run(["docker", "images", "kailab/node", "--format", "{{.Repository}}:{{.Tag}}"]).out.split()
     if not found:
-        pytest.skip("needs a node image of an earlier lab up")
+        pytest.skip("needs a node image of an earlier kailab up")
     return found[0]
 
 
@@ -241,3 +290,53 @@ def _cni(stranger: Stranger) -> None:
         lines.append(f"iptables -w -t nat -A POSTROUTING -s {cidr} ! -d 10.99.0.0/16 -j MASQUERADE")
         lines.append(f"cat >/etc/cni/net.d/10-theirs.conflist <<'X'\n{conflist}\nX")
         stranger.run.run(["docker", "exec", "-i", name, "sh", "-es"], stdin="\n".join(lines) + "\n")
+
+
+def needs_kai(version: str) -> None:
+    """Skip without a bundle of this KAI in the cache."""
+    if not any(entry.version == f"v{version}" for bundle in installed() for entry in bundle.entries):
+        lacking("kai", f"no bundle in the cache has KAI {version}")
+
+
+class Guest:
+    """A lab file for the stranger's cluster, and the command in a state directory of its own."""
+
+    def __init__(self, cli: Cli, stranger: Stranger) -> None:
+        self.cli, self.stranger = cli, stranger
+        self.killable = Killable(cli.env, cli.root)
+        self.file = cli.root / "lab.yaml"
+        self.write()
+
+    def write(self, name: str = GUEST, **sections: object) -> None:
+        lab: Json = {
+            "name": name,
+            "cluster": {
+                "provider": "existing",
+                "kubeconfig": str(self.stranger.kubeconfig),
+                "context": self.stranger.context,
+            },
+            "kai": {"manage": "adopt"},
+            "budget": {"gpus": 2},
+            "queues": [{"name": f"{name}-team"}, {"name": f"{name}-a", "parent": f"{name}-team"}],
+            **sections,
+        }
+        self.file.write_text(yaml.safe_dump(lab))
+
+    def lab(self, *words: str, code: int | None = 0) -> Json:
+        done = self.cli(*words, *(["-f", str(self.file)] if words[0] in ("up", "plan", "status") else []), code=code)
+        return done.json()
+
+    def up(self, *words: str, code: int = 0) -> Json:
+        return self.lab("up", "--yes", "--json", *words, code=code)
+
+    def refused(self, code: int, *words: str) -> str:
+        """``kailab up`` ends with this code; returns the error as text."""
+        return json.dumps(self.up(*words, code=code))
+
+    @property
+    def at(self) -> tuple[str, str, str, str]:
+        """Options that name the cluster."""
+        return "--kubeconfig", str(self.stranger.kubeconfig), "--context", self.stranger.context
+
+    def down(self, name: str = GUEST) -> None:
+        assert self.lab("down", "--name", name, "--json")["left"] == []

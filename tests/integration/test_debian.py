@@ -103,6 +103,16 @@ def test_mirror_is_debian_archive_of_the_machine(apt: Path, tmp_path: Path) -> N
     assert debian.mirror() == f"file:{ours}"
 
 
+def test_list_of_mirrors_names_the_archive(apt: Path, tmp_path: Path) -> None:
+    """As Debian's cloud images are configured."""
+    address, mirrors = archive(tmp_path / "debian", "Debian"), tmp_path / "mirrors.list"
+    mirrors.write_text(f"{address}/\n")
+    (apt / "a.list").write_text(f"deb [trusted=yes] mirror+file:{mirrors} trixie main\n")
+    debian = Debian(HostRunner())
+    debian.update()
+    assert debian.mirror() == address
+
+
 def test_package_that_nobody_signed_is_not_downloaded(
     apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

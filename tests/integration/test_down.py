@@ -1,4 +1,4 @@
-"""``lab down``: one of each kind of object does remain, and is named; a killed removal is finished by the next one."""
+"""``kailab down``: one of each kind of object remains, and is named; a killed removal is finished by the next one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Removal:
         return self.run.run(["docker", *words]).out.split()
 
     def create(self) -> None:
-        """Create them as ``lab up`` does: the network is in the journal, the volume anonymous."""
+        """Create them as ``kailab up`` does: the network is in the journal, the volume anonymous."""
         Journal(self.state / "journal.jsonl").owns("network", NETWORK, "cluster", made="yes")
         self.docker("network", "create", NETWORK)
         labels = ("--label", f"io.x-k8s.kind.cluster=kailab-{NAME}")
@@ -137,7 +137,7 @@ def held_file(removal: Removal) -> Iterator[str]:
 
 @contextlib.contextmanager
 def orphan_process(removal: Removal) -> Iterator[str]:
-    """A command of a killed ``lab`` that ignores SIGTERM."""
+    """A command of a killed ``kailab`` that ignores SIGTERM."""
     lab = subprocess.Popen(
         [sys.executable, "-c", ORPHAN, removal.state / "kubeconfig"], stdout=subprocess.PIPE, text=True
     )

@@ -5,8 +5,9 @@ The cluster is plain kind here, so its cgroup version is this machine's: the oth
 
 from __future__ import annotations
 
-import json
 import shutil
+import subprocess  # noqa: TID251 - a test run that is killed
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,25 @@ import yaml
 from lab.errors import ApiFailed, NoLab, NotPermitted, SpecError, StepFailed
 from lab.kube import Cluster
 from lab.kube.access_review import Permission
-from lab.supply.bundle import installed
-from tests.integration.conftest import SIGKILL, Cli, at_start_of, lacking
-from tests.integration.strangers_cluster import QUEUES, SPACE, Stranger, strangers_cluster
+from lab.kube.readiness import is_ready
+from tests.integration.conftest import ROOT, SIGCONT, SIGKILL, Cli
+from tests.integration.strangers_cluster import GUEST as NAME
+from tests.integration.strangers_cluster import QUEUES, SPACE, Guest, Stranger, needs_kai, strangers_cluster
 from tests.support.cluster_objects import changes, objects_in
 
 KAI = "0.16.8"
-NAME = "it-guest"
 QUEUE = "Queue.scheduling.run.ai"
+QUEUE_IS_WRITTEN = f"PATCH Queue {NAME}"
+
+CORDONS = """
+import os, signal, sys
+from pathlib import Path
+from lab.kube import Cluster
+from lab.workloads.temporary import changed
+with changed(Cluster(Path(sys.argv[1])), sys.argv[2], "Node", sys.argv[3], {"spec": {"unschedulable": True}}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A suite that has cordoned a node and is killed: kubeconfig, lab, node."""
 
 Json = dict[str, Any]
 
@@ -32,51 +44,12 @@ Json = dict[str, Any]
 @pytest.fixture(scope="module")
 def stranger(engine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
     """A cluster with KAI, four made-up GPUs on each of two workers, and workloads."""
-    if not any(entry.version == f"v{KAI}" for bundle in installed() for entry in bundle.entries):
-        lacking("kai", f"no bundle in the cache has KAI {KAI}")
+    needs_kai(KAI)
     with strangers_cluster("it-theirs", tmp_path_factory.mktemp("theirs")) as found:
         found.install_kai(KAI)
         found.offer_gpus(4)
         found.work(gpus=1)
         yield found
-
-
-class Guest:
-    """A lab file for the stranger's cluster, and the command in a state directory of its own."""
-
-    def __init__(self, cli: Cli, stranger: Stranger) -> None:
-        self.cli, self.stranger = cli, stranger
-        self.file = cli.root / "lab.yaml"
-        self.write()
-
-    def write(self, name: str = NAME, **sections: object) -> None:
-        lab: Json = {
-            "name": name,
-            "cluster": {
-                "provider": "existing",
-                "kubeconfig": str(self.stranger.kubeconfig),
-                "context": self.stranger.context,
-            },
-            "kai": {"manage": "adopt"},
-            "budget": {"gpus": 2},
-            "queues": [{"name": f"{name}-team"}, {"name": f"{name}-a", "parent": f"{name}-team"}],
-            **sections,
-        }
-        self.file.write_text(yaml.safe_dump(lab))
-
-    def lab(self, *words: str, code: int = 0) -> Json:
-        done = self.cli(*words, *(["-f", str(self.file)] if words[0] in ("up", "plan", "status") else []), code=code)
-        return done.json()
-
-    def up(self, *words: str, code: int = 0) -> Json:
-        return self.lab("up", "--yes", "--json", *words, code=code)
-
-    def refused(self, code: int, *words: str) -> str:
-        """``lab up`` ends with this code; returns the error as text."""
-        return json.dumps(self.up(*words, code=code))
-
-    def down(self, name: str = NAME) -> None:
-        assert self.lab("down", "--name", name, "--json")["left"] == []
 
 
 @pytest.fixture
@@ -110,13 +83,22 @@ def test_two_labs_come_and_go(guest: Guest) -> None:
 
 
 def test_killed_lab_and_lost_state(guest: Guest) -> None:
-    done = guest.cli.until(at_start_of("queues"), SIGKILL, "up", "--yes", "-f", str(guest.file))
-    assert done.code == -SIGKILL
+    guest.killable.kill(QUEUE_IS_WRITTEN, "up", "--yes", "-f", str(guest.file))
     guest.up()
     shutil.rmtree(Path(guest.cli.env["KAILAB_STATE"]) / "labs" / NAME)
-    at = ("--kubeconfig", str(guest.stranger.kubeconfig), "--context", guest.stranger.context)
-    guest.cli("down", *at, "--lab", "it-nobody", code=NoLab.exit_code)
-    assert guest.cli("down", *at, "--lab", NAME, "--json").json()["left"] == []
+    guest.cli("down", *guest.at, "--lab", "it-nobody", code=NoLab.exit_code)
+    assert guest.cli("down", *guest.at, "--lab", NAME, "--json").json()["left"] == []
+
+
+def test_node_that_a_killed_test_cordoned(guest: Guest) -> None:
+    guest.up()
+    config = Path(guest.cli.env["KAILAB_STATE"]) / "labs" / NAME / "kubeconfig"
+    cluster, name = guest.stranger.cluster, f"{guest.stranger.context.removeprefix('kind-')}-worker"
+    argv = [sys.executable, "-c", CORDONS, str(config), NAME, name]
+    done = subprocess.run(argv, cwd=ROOT, env=guest.cli.env, check=False)
+    assert done.returncode == -SIGKILL
+    assert (cluster.get("Node", name) or {})["spec"]["unschedulable"] is True
+    guest.down()
 
 
 def test_names_of_others_are_refused(guest: Guest) -> None:
@@ -126,6 +108,29 @@ def test_names_of_others_are_refused(guest: Guest) -> None:
     assert "has no context 'nope'" in guest.refused(SpecError.exit_code)
     guest.write(kai={"manage": "install"})
     assert "kai.manage: adopt" in guest.refused(SpecError.exit_code)
+
+
+def test_namespace_of_others_is_refused(guest: Guest) -> None:
+    cluster, space = guest.stranger.cluster, "vcluster-theirs"
+    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}])
+    try:
+        guest.write(tenants=[{"name": "theirs", "mode": "default", "quota": {"gpus": 1}}])
+        assert f"Namespace {space} was created" in guest.refused(StepFailed.exit_code)
+        guest.down()
+        assert cluster.get("Namespace", space) is not None
+    finally:
+        cluster.delete("Namespace", space, wait=60)
+
+
+def test_init_writes_a_file_that_comes_up(guest: Guest) -> None:
+    guest.file.unlink()
+    inventory = guest.cli("init", "--existing", *guest.at, "--name", NAME, "--out", str(guest.file)).out
+    assert f"KAI {KAI}" in " ".join(inventory.split())
+    found = yaml.safe_load(guest.file.read_text())
+    assert (found["kai"]["manage"], found["kai"]["gpuSharing"], found["budget"]) == ("adopt", True, {"gpus": 4})
+    guest.up()
+    assert guest.lab("status", "--json")["ok"]
+    guest.down()
 
 
 def test_production_needs_to_be_named(guest: Guest) -> None:
@@ -184,7 +189,7 @@ def test_each_missing_permission_is_named(guest: Guest) -> None:
                 cluster.apply([{**doc, "rules": less} if doc["kind"] == "ClusterRole" else doc for doc in needed])
                 before = objects_in(cluster)
                 text = guest.refused(NotPermitted.exit_code)
-                assert str(Permission(verb, rule["apiGroups"][0], rule["resources"][0])).split()[0] in text
+                assert str(Permission(verb, rule["apiGroups"][0], rule["resources"][0])) in text
                 assert changes(before, objects_in(cluster)) == []
                 tried += 1
         assert tried >= 3
@@ -224,6 +229,28 @@ def test_api_that_goes_away_and_comes_back(guest: Guest) -> None:
     guest.down()
 
 
+@pytest.mark.timeout(900)
+def test_api_that_goes_away_in_the_middle_of_up(guest: Guest) -> None:
+    """The command ends with an error; the same command continues when the API is back."""
+    run, node = guest.stranger.run.run, f"{guest.stranger.name}-control-plane"
+    up = guest.killable.stopped(QUEUE_IS_WRITTEN, "up", "--yes", "-f", str(guest.file))
+    try:
+        run(["docker", "pause", node])
+        up.send_signal(SIGCONT)
+        _, err = up.communicate(timeout=600)
+        assert up.returncode > 0
+        assert "does not answer" in err, err[-3000:]
+    finally:
+        up.kill()  # still stopped if the API could not be paused
+        run(["docker", "unpause", node])
+    guest.stranger.cluster.poll(guest.stranger.cluster.healthy, timeout=60)
+    # the leases of the nodes have expired meanwhile, so for a moment none is Ready
+    again = ("up", "--yes", "-f", str(guest.file))
+    guest.stranger.cluster.poll(lambda: guest.cli(*again, code=None).code == 0, timeout=120, interval=1)
+    assert guest.up()["changed"] == 0
+    guest.down()
+
+
 def test_kai_that_its_owner_stops(guest: Guest) -> None:
     cluster: Cluster = guest.stranger.cluster
     guest.up()
@@ -260,4 +287,28 @@ def test_node_that_leaves(guest: Guest) -> None:
         assert node in nodes["detail"]
     finally:
         cluster.patch("Node", node, {"spec": {"unschedulable": None}})
+
+    run = guest.stranger.run.run
+    run(["docker", "pause", node])
+    try:
+        cluster.wait("Node", lambda nodes: not all(map(is_ready, nodes)), timeout=120, what=f"{node} is not Ready")
+        # 5 if components of KAI were on it
+        nodes = next(step for step in guest.lab("status", "--json", code=None)["steps"] if step["id"] == "network")
+        assert f"not Ready: {node}" in nodes["detail"]
+        guest.down()
+    finally:
+        run(["docker", "unpause", node])
+        cluster.wait_ready("Node", node, timeout=120)
+
+
+def test_kai_that_its_owner_removes(cli: Cli, stranger: Stranger) -> None:
+    """The last test, as the cluster has no KAI after it. The lab says so, and goes without touching what is left."""
+    guest = Guest(cli, stranger)
+    guest.up()
+    stranger.helm("uninstall", "kai-scheduler", "--namespace", "kai-scheduler", "--wait")
+    was = objects_in(stranger.cluster)
+    status = guest.lab("status", "--json", code=5)
+    assert any(step["id"] == "kai" and "it is gone" in step["detail"] for step in status["steps"])
+    assert "has no KAI" in guest.refused(SpecError.exit_code)
     guest.down()
+    assert all(NAME in line and line.startswith("removed: ") for line in changes(was, objects_in(stranger.cluster)))

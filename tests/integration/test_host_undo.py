@@ -1,4 +1,4 @@
-"""``lab down --host`` on a scratch host: real packages, a real Docker, kernel parameters and cgroup mounts.
+"""``kailab down --host`` on a scratch host: real packages, a real Docker, kernel parameters and cgroup mounts.
 
 The scratch host has nothing of Docker, no cgroup mount, low limits, and no forwarding. kailab's fixes change that, and
 undoing them restores it, unless something depends on it.
@@ -29,7 +29,7 @@ LIMITS = {"max_user_instances": 128, "max_user_watches": 8192}
 
 APPLY = """
 from lab.engine.journal import Journal
-from lab.host import all_fixes
+from lab.host.fixes import all_fixes
 from lab.paths import host_journal
 from lab.tools.process import HostRunner
 for fix in all_fixes():
@@ -54,7 +54,7 @@ sysctl -qw net.ipv4.ip_forward=0
 
 
 class UndoCli(Cli):
-    """The ``lab`` command on the scratch host."""
+    """The ``kailab`` command on the scratch host."""
 
     def __init__(self, host: ScratchHost) -> None:
         root = host.home / "user"
@@ -68,11 +68,11 @@ class UndoCli(Cli):
         return self.host.argv(sys.executable, "-m", "lab", *words, cwd=self.root)
 
     def apply(self) -> None:
-        """Apply every fix, as ``lab up --yes`` does."""
+        """Apply every fix, as ``kailab up --yes`` does."""
         self.host.run(sys.executable, "-c", APPLY, env=self.env, timeout=900)
 
     def undo(self, code: int = 0) -> Done:
-        """Run ``lab down --host``."""
+        """Run ``kailab down --host``."""
         return self("down", "--name", "it-undo", "--host", "--yes", code=code)
 
 
@@ -177,6 +177,10 @@ def test_docker_stays_while_it_has_what_no_lab_created(host: ScratchHost, cli: U
     assert state(host)["forward"] == "1\n"
     host.run("docker", "rm", "-v", "kailab-theirs-control-plane")
     host.run("docker", "rmi", "theirs")
+    host.run("iptables", "-I", "DOCKER-USER", "-s", "192.0.2.1", "-j", "DROP")
+    assert "-A DOCKER-USER -s 192.0.2.1/32 -j DROP" in cli.undo(code=7).err
+    assert host.run("docker", "version", "-f", "{{.Server.Version}}").out, "Docker runs, with its owner's rules"
+    host.run("iptables", "-D", "DOCKER-USER", "-s", "192.0.2.1", "-j", "DROP")
 
     undone = cli.undo().out
     assert "/etc/docker kept: it has /etc/docker/certs.d/ca.crt, /etc/docker/daemon.json" in undone

@@ -1,4 +1,4 @@
-"""The lab's own KAI changes with ``lab kai upgrade``, and returns: under load, killed, or when nothing is scheduled."""
+"""The lab's own KAI changes with ``kailab kai upgrade``, and back: under load, killed, or when nothing is scheduled."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def rollback(*options: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def lab_with(cli: Cli, version: str, other: str) -> Iterator[Cluster]:
+def lab_with(cli: Cli, version: str, other: str, *settings: str) -> Iterator[Cluster]:
     cli.labs.append(NAME)
-    cluster = bring_up(cli, NAME, version, other)
+    cluster = bring_up(cli, NAME, version, other, settings=settings)
     try:
         yield cluster
     finally:
@@ -128,6 +128,33 @@ def test_upgrade_and_back_under_load(cli: Cli) -> None:
         )
         left = [line for line in traces_in(cluster) - traces if "kailab-" in line or line.startswith("Queue")]
         assert left == []
+
+
+def test_suites_pass_after_it_and_the_verdict_is_green(cli: Cli) -> None:
+    older, newer = two_lines()
+    with lab_with(cli, older, newer, "gpu.perNode=4"):
+        found = cli("kai", "upgrade", newer, "--name", NAME, "--json", timeout=2000).json()
+        (rehearsal,) = found["rehearsals"]
+        assert (rehearsal["reasons"], rehearsal["missing"]) == ([], [])
+        assert (found["verdict"], found["now"]) == ("green", newer)
+        assert rehearsal["suites"]["passed"] > 30
+        assert cli("status", "--name", NAME, "--json").json()["ok"]
+
+
+def test_host_is_upgraded_beside_a_tenants_own_kai(cli: Cli) -> None:
+    """The tenant's KAI and its pods stay as they are, and the host's keeps off its node."""
+    older, newer = two_lines()
+    tenant = f"{{name: own, mode: own-kai, kaiVersion: {older}}}"
+    with lab_with(cli, older, newer, "cluster.workers=2", "gpu.perNode=2", f"tenants=[{tenant}]") as cluster:
+        pods = {pod["metadata"]["uid"] for pod in cluster.list("Pod", "vcluster-own")}
+        found = cli(*upgrade(newer), code=NotProven.exit_code).json()
+        (rehearsal,) = found["rehearsals"]
+        assert rehearsal["reasons"] == []
+        assert rehearsal["missing"] == ["suites: left out (--no-suites)"]
+        assert (found["now"], kai_of(cluster)) == (newer, newer)
+        assert {pod["metadata"]["uid"] for pod in cluster.list("Pod", "vcluster-own")} == pods
+        assert cli("status", "--name", NAME, "--json").json()["ok"]
+        assert cli("verify", "--name", NAME, "--json").json()["ok"]
 
 
 def test_killed_changes_finish(cli: Cli) -> None:

@@ -42,7 +42,7 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     for command in (("up", *args, "--yes"), ("plan", *args)):
         assert "belong to another user or state directory" in another(*command, code=14).err
     (another.root / "lab.yaml").write_text("name: it-life\n")
-    assert "lab down --name it-life" in another("down", code=14).err
+    assert "kailab down --name it-life" in another("down", code=14).err
     assert containers_of(engine, "it-life") == nodes
     assert cli("status", "--name", "it-life", "--json").json()["ok"]
 

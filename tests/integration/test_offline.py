@@ -26,7 +26,7 @@ from tests.integration.scratch.host import ROOT
 NAME = "it-offline"
 SUITES = ("tests/e2e/test_kai_pods.py", "tests/e2e/test_queues.py", "tests/e2e/test_tenants.py")
 TOOLS = ("go", "cc", "gcc", "clang", "debootstrap", "git", "kind", "helm", "kubectl")
-"""Programs that build items, or that ``lab`` would use in place of the bundle's."""
+"""Programs that build items, or that ``kailab`` would use in place of the bundle's."""
 
 
 def demo(*overrides: str) -> dict[str, Any]:

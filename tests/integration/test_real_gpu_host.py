@@ -28,7 +28,7 @@ UUIDS = {gpu.uuid for gpu in GPUS}
 
 DISCOVER = """
 import json
-from lab.host import Machine
+from lab.host.machine import Machine
 from lab.host.nvidia.discovery import discover_now
 from lab.host.nvidia.strategies import choose_strategy, strategies
 from lab.serialization import to_json

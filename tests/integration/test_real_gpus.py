@@ -1,12 +1,13 @@
-"""Labs with real GPUs, by each strategy, on a scratch host: from the lab file to pods, and back byte for byte.
+"""Labs with real GPUs, by each strategy, on a scratch host: from the lab file to pods, also with KAI, and back.
 
-The scratch host has a driver, NVIDIA's toolkit and Docker, none of them set up or running: ``lab up --yes`` sets them
-up, ``lab down --host`` reverts that. Nodes are real kind nodes; runtime and device plugin are NVIDIA's.
+The scratch host has a driver, NVIDIA's toolkit and Docker, none of them set up or running: ``kailab up --yes`` sets
+them up, ``kailab down --host`` reverts that. Nodes are real kind nodes; runtime and device plugin are NVIDIA's.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec
+from lab.errors import LabError
 from lab.gpu.pools import node_name
+from lab.objects.views import PodView
 from lab.operations.planning import items_needed
 from lab.paths import assets
+from lab.steps.kai.step import RESERVATIONS
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
-from lab.workloads.pods import cpu_pod, gpu_pod
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
+from tests.integration.conftest import lacking
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.cli import ScratchCli
 from tests.integration.scratch.driver import GPUS, VERSION
@@ -38,14 +43,21 @@ STRATEGIES = (
 )
 
 
-@pytest.fixture(scope="module")
-def supply(engine: HostRunner) -> Supply:
-    """Put everything that the labs need into the cache; this machine fetches or builds missing items."""
-    spec = LabSpec.model_validate(LAB)
+KAI_LAB = {**LAB, "scheduler": "kai", "queues": [{"name": "default"}, {"name": "test", "parent": "default"}]}
+
+
+def supplied(engine: HostRunner, lab: dict[str, Any]) -> Supply:
+    """Put everything that a lab needs into the cache; this machine fetches or builds missing items."""
+    spec = LabSpec.model_validate(lab)
     found = Supply(spec, engine, ContainerEngine(engine))
     for item in items_needed(spec, found):
         found.path(item)
     return found
+
+
+@pytest.fixture(scope="module")
+def supply(engine: HostRunner) -> Supply:
+    return supplied(engine, LAB)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +89,7 @@ def test_nothing_changes_without_consent(cli: ScratchCli, host: ScratchHost) -> 
     before = host.etc()
     refused = cli("up", "-f", str(cli.file), code=4)
     assert "accept-nvidia-visible-devices-as-volume-mounts" in refused.err
-    assert "lab down --host" in refused.err
+    assert "kailab down --host" in refused.err
     plan = cli("plan", "-f", str(cli.file), "--set", "gpu.mode=auto", "--json").json()
     assert plan["facts"]["gpu_mode"] == "nvidia"
     assert any("passed to nodes by volume-mount" in notice for notice in plan["notices"])
@@ -135,6 +147,57 @@ def test_host_nodes_and_pods_have_the_same_gpus(
     assert down["left"] == []
     assert host.run("docker", "version", code=None).code != 0, "the engine that the lab started is stopped"
     assert host.etc() == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("strategy", ["volume-mount", "cdi", "explicit-mounts"])
+def test_kai_shares_real_gpus(
+    engine: HostRunner, host: ScratchHost, tmp_path: Path, supply: Supply, strategy: str
+) -> None:
+    """KAI's reservation pods find their GPU by NVML, and the pods that share it get that GPU and no other."""
+    try:
+        supplied(engine, KAI_LAB)
+    except LabError as error:
+        lacking("kai", f"needs KAI: {error}")
+    cli = ScratchCli(host, host.home / tmp_path.name, {**KAI_LAB, "supply": {"sources": ["present"]}})
+    try:
+        up = cli("up", "-f", str(cli.file), "--set", f"gpu.strategy={strategy}", "--json", "--yes", timeout=1200)
+        assert up.json()["facts"]["scheduler"] == "kai"
+        kubectl = [supply.binary("kubectl"), "--kubeconfig", cli("kubeconfig").out.strip()]
+        assert_shared(host, kubectl)
+        assert cli("verify", "--json").json()["ok"]
+    finally:
+        cli("down", "--name", NAME, "--host", "--yes", code=None)
+
+
+def assert_shared(host: ScratchHost, kubectl: list[str | Path]) -> None:
+    """Run three halves and a pod with a whole GPU: two halves share a GPU, and all see what KAI gave them."""
+    halves = [fraction_pod(f"half-{number}", namespace="default", fraction=0.5) for number in range(3)]
+    pods = {"apiVersion": "v1", "kind": "List", "items": [*halves, gpu_pod("whole", namespace="default")]}
+    host.run(*kubectl, "apply", "-f", "-", stdin=json.dumps(pods))
+    host.run(*kubectl, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=240s", timeout=300)
+
+    def views(namespace: str) -> list[PodView]:
+        listed = host.run(*kubectl, "get", "pods", "-n", namespace, "-o", "json").out
+        return [PodView.of(obj) for obj in json.loads(listed)["items"]]
+
+    reserved = {one.gpu_groups: one for one in views(RESERVATIONS)}
+    placed = {pod.name: pod for pod in views("default")}
+    groups = Counter(placed[pod["metadata"]["name"]].gpu_groups for pod in halves)
+    assert sorted(groups.values()) == [1, 2]
+    assert groups.keys() == reserved.keys()
+    gpus = {group: one.reserved_gpu for group, one in reserved.items()}
+    assert len(set(gpus.values())) == 2
+    assert set(gpus.values()) < host.uuids()
+    for name, pod in placed.items():
+        seen = uuids_of(host.run(*kubectl, "exec", name, "--", "nvidia-smi", "-L").out)
+        assert seen <= seen_in(host, pod.node), f"{name} sees a GPU of another node"
+        if name == "whole":
+            assert len(seen) == 1
+            assert not seen & set(gpus.values()), "a GPU that halves share was given whole"
+        else:
+            assert (pod.node, seen) == (reserved[pod.gpu_groups].node, {gpus[pod.gpu_groups]}), name
 
 
 def assert_node(printed: list[str], uuids: set[str]) -> None:

@@ -20,21 +20,9 @@ from lab.report.compare_page import compare_page
 from lab.report.lab_report import LabReport
 from lab.report.page import write_page
 from lab.report.suite_run import CaseRun, SuiteRun
-from lab.tools.process import HostRunner, Result
-from tests.integration.conftest import lacking
+from lab.tools.process import Result
 from tests.support.compare_world import two_sides
 from tests.support.gpu_map_world import GpuCluster, Machine, demo, many, node
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
-ALWAYS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-    "--no-first-run",
-)
-SECONDS = 180.0
 
 # Runs at the end of the page: unfolds everything, and compares drawn elements with the available space.
 MEASURE = """
@@ -110,20 +98,6 @@ RECORD: dict[str, Any] = {
         for name, began, took in (("cluster", 0.3, 24.2), ("kai", 25, 15.8), ("tenant:my-vcluster", 25, 18.4))
     ],
 }
-
-
-@pytest.fixture(scope="session")
-def browser() -> Callable[..., Result]:
-    """Runs a headless browser."""
-    runner = HostRunner()
-    program = next((found for name in BROWSERS if (found := runner.which(name))), None)
-    if program is None:
-        lacking("browser", f"no browser here (looked for {', '.join(BROWSERS)})")
-
-    def run(*args: str) -> Result:
-        return runner.run([program, *ALWAYS, *args], timeout=SECONDS)
-
-    return run
 
 
 @pytest.fixture

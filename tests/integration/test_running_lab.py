@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess  # noqa: TID251 - what somebody else runs on this machine
 import sys
+import threading
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ NAME = "it-running"
 OWN, ONE, TWO = "own", "one", "two"
 KAI = "0.16.8"
 SECONDS = 300.0
+SERVICES_SECONDS = 75.0
 REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
 MIRRORS = {"Registry-1.example": "localhost:5001", "10.0.0.7:5000": "http://mirror-2.example:8080/a_b/c.d-e/"}
 CERTS = "/etc/containerd/certs.d"
@@ -221,6 +225,56 @@ def test_gpus_of_a_removed_tenant_are_proven_free_beside_others(command: Cli, la
     assert PodView.of(stays).ready
     lab.tenant(ONE).delete("Pod", "stays", "default", grace=1, wait=SECONDS)
     assert lab.cluster.list("Pod", "default") == []
+
+
+@contextlib.contextmanager
+def late_services(engine: HostRunner, nodes: list[str], seconds: float) -> Iterator[Collection[int]]:
+    """Stop each kube-proxy that starts in the nodes meanwhile for some seconds, before it has written its rules.
+
+    Yields their process ids.
+    """
+    held: dict[int, float] = {}
+    over = threading.Event()
+
+    def hold() -> None:
+        while not over.wait(0.05):
+            for node in nodes:
+                top = engine.run(["docker", "top", node, "-eo", "pid,comm"], check=False).out
+                for pid in (int(line.split()[0]) for line in top.splitlines() if line.endswith("kube-proxy")):
+                    if pid not in held:
+                        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                            os.kill(pid, signal.SIGSTOP)
+                            held[pid] = time.monotonic()
+            release(seconds)
+
+    def release(after: float) -> None:
+        for pid, since in held.items():
+            if time.monotonic() - since > after:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield held.keys()
+    finally:
+        over.set()
+        thread.join()
+        release(0)
+
+
+@pytest.mark.timeout(1800)
+def test_stopped_lab_comes_back_although_services_are_late(command: Cli, lab: Lab, engine: HostRunner) -> None:
+    """Tenants' control planes crash until kube-proxy has written its rules, which takes long on a busy machine."""
+    nodes = containers_of(engine, NAME)
+    engine.run(["docker", "stop", "-t", "5", *nodes])
+    assert command("status", "--name", NAME, "--json", code=5).json()["steps"]
+    with late_services(engine, nodes, SERVICES_SECONDS) as held:
+        assert up(command).json()["ok"]
+    assert len(held) >= len(nodes), "the kube-proxy of each node; one that ends meanwhile is held again"
+    assert is_whole(command)
+    for tenant in (OWN, ONE, TWO):
+        assert lab.tenant(tenant).poll(lab.tenant(tenant).healthy, timeout=SECONDS)
 
 
 @pytest.mark.long

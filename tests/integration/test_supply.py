@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 import shutil
-import signal
-import socket
-import subprocess  # noqa: TID251 - servers and commands under test, from outside
-import tarfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +20,7 @@ from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from scripts.pins import image_digest
 from tests.integration.conftest import Cli
+from tests.integration.local_registry import renamed, serving
 
 COREDNS = "/coredns:"
 RELEASED_CNI = """apiVersion: v1
@@ -98,28 +92,8 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
     for other in folder.parent.glob("*"):
         if other != folder:
             shutil.rmtree(other)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    config = {
-        "version": 0.1,
-        "http": {"addr": f"0.0.0.0:{port}"},
-        "storage": {"filesystem": {"rootdirectory": str(folder)}},
-    }
-    (tmp_path / "registry.json").write_text(json.dumps(config))
-    process = subprocess.Popen(
-        [supply.binary("registry"), "serve", tmp_path / "registry.json"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-    yield Registry(f"localhost:{port}", folder, images, no_kai)
-    process.send_signal(signal.SIGTERM)
-    process.wait(20)
+    with serving(supply.binary("registry"), folder, tmp_path) as address:
+        yield Registry(address, folder, images, no_kai)
 
 
 def push(registry: Registry, supply: Supply, docker: ContainerEngine, engine: HostRunner, folder: Path) -> None:
@@ -175,20 +149,6 @@ def released_node(name: str, supply: Supply, docker: ContainerEngine) -> None:
         docker.call("commit", *entry, container, name)
     finally:
         docker.remove(container)
-
-
-def renamed(archive: Path, name: str, folder: Path) -> Path:
-    """Return the image under another name: labs of parallel tests would take the original one from the engine."""
-    target = folder / "renamed.tar"
-    with tarfile.open(archive) as old, tarfile.open(target, "w") as new:
-        for member in old:
-            body = old.extractfile(member)
-            if member.name == "manifest.json" and body is not None:
-                (image,) = json.load(body)
-                text = json.dumps([{**image, "RepoTags": [name]}]).encode()
-                member.size, body = len(text), io.BytesIO(text)
-            new.addfile(member, body)
-    return target
 
 
 @pytest.mark.timeout(1800)

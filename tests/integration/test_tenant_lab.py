@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess  # noqa: TID251 - pytest on a lab, as a person runs it
-import sys
-from pathlib import Path
-
 import pytest
 
 from lab.tools.process import HostRunner
-from tests.integration.conftest import Cli, containers_of, lacking
+from tests.integration.conftest import Cli, containers_of, lacking, run_suites
 
 NAME = "it-tenants"
-ROOT = Path(__file__).parents[2]
 SUITES = ("tests/e2e/test_own_kai.py", "tests/e2e/test_isolation.py", "tests/e2e/test_tenant_access.py")
 LAB = """
 name: it-tenants
@@ -40,31 +35,7 @@ def test_own_kai_beside_the_hosts(cli: Cli, engine: HostRunner) -> None:
     assert up["ok"]
     assert cli("up", "-f", str(file), "--json").json()["changed"] == 0
 
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            *SUITES,
-            "--lab",
-            NAME,
-            "--lab-require",
-            "kai",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            f"--lab-artifacts={cli.root / 'artifacts'}",
-        ],
-        cwd=ROOT,
-        env={**cli.env, "KAILAB_CHURN_ROUNDS": "3"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:]
+    run_suites({**cli.env, "KAILAB_CHURN_ROUNDS": "3"}, NAME, *SUITES, "--lab-require", "kai", seconds=900)
 
     removed = cli("tenant", "remove", "team-own", "--yes", "--json").json()
     assert removed["left"] == []

@@ -1,13 +1,15 @@
-"""``lab watch`` in a lab: a seeded violation and canary pods appear in its metrics; removed, it leaves nothing."""
+"""``kailab watch`` in a lab: a seeded violation and canary pods appear in its metrics; removed, it leaves nothing."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.kai import cured_in
 from lab.kube import Cluster
@@ -19,6 +21,7 @@ from lab.watch.names import NAME as WATCH
 from lab.watch.names import PORT
 from lab.workloads.pods import fraction_pod
 from tests.integration.conftest import Cli, lacking
+from tests.integration.prometheus import Prometheus, prometheus
 
 NAME = "it-watch"
 SPACE = "default"
@@ -108,6 +111,45 @@ def test_violation_and_canaries_appear_and_removal_leaves_nothing(watched: Cli, 
     removed = watched("watch", "remove", "--name", NAME, "--json").json()
     assert (len(removed["removed"]), removed["kept"]) == (3, [])
     assert all_of_it(cluster) == []
+    cluster.delete_all("Pod", SPACE, grace=1)
+
+
+@pytest.mark.timeout(900)
+def test_real_prometheus_accepts_the_rules_and_fires_on_a_violation(
+    watched: Cli, cluster: Cluster, tmp_path: Path
+) -> None:
+    """And every query of the dashboard has an answer there; Grafana itself is not at hand."""
+    manifests = yaml.safe_load_all(watched("watch", "manifests", "--image", LOCAL_IMAGE).out)
+    (rules,) = (doc for doc in manifests if doc["kind"] == "PrometheusRule")
+    panels = json.loads(watched("watch", "dashboard").out)["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    with prometheus(tmp_path, cluster, rules["spec"]["groups"]) as server:
+        watched("watch", "install", "--name", NAME, "--canary", "--interval", "5")
+        cluster.apply([fraction_pod(name, fraction=0.5, namespace=SPACE) for name in ("a", "b")])
+        cluster.wait_ready("Pod", {"a", "b"}, SPACE, timeout=SECONDS)
+        assert server.until(lambda seen: bool(seen.query("kailab_kai_info")))
+        loaded = {rule["name"] for group in server.api("rules")["groups"] for rule in group["rules"]}
+        assert loaded == {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]}
+        assert not server.firing()
+
+        cluster.patch("Pod", "a", {"metadata": {"annotations": {"gpu-fraction": "0.9"}}}, SPACE)
+        name = "KaiGpuFractionsViolated"
+        assert server.until(lambda seen: "defect" in seen.firing().get(name, {}).get("labels", {}), 30)
+        alert = server.firing()[name]
+        assert alert["labels"]["severity"] == "critical"
+        assert alert["annotations"]["summary"].startswith("Violated: ")
+        cause = alert["labels"]["defect"]  # of 0.16.8 and 0.17.0
+        assert f"Known defect of KAI: {cause}, cured in" in alert["annotations"]["description"]
+        assert set(server.firing()) == {name}
+
+        def unanswered(seen: Prometheus) -> list[str]:
+            # that panel shows only what is wrong
+            return [one for one in queries if not seen.query(one.removesuffix(" == 0"))]
+
+        assert server.until(lambda seen: not unanswered(seen)), unanswered(server)
+        (series,) = server.query('sum(kailab_invariant_violations{invariant="gpu-fractions"})')
+        assert series["value"][1] == "1"
+    watched("watch", "remove", "--name", NAME)
     cluster.delete_all("Pod", SPACE, grace=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess  # noqa: TID251 - a user's commands
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+CONTENTS = ROOT / "tests" / "data" / "golden" / "wheel.txt"
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +23,23 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", folder / "site", wheel], check=True)
     return folder / "site"
+
+
+def test_wheel_contains_what_is_recorded(installed: Path) -> None:
+    """KAILAB_GOLDEN=write records the list again. Modules are those of the checkout; all else is listed."""
+    folders = ("lab", "kailab_cli")
+    files = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    files = {name for name in files if name.startswith(folders) and "__pycache__" not in name}
+    own = {name for name in files if name.startswith("lab/") and not name.startswith(("lab/suites/", "lab/_assets/"))}
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "lab").rglob("*.py")} | {"lab/_version.py"}
+    assert {name for name in own if name.endswith(".py")} == modules
+    pips = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}  # written by pip
+    files = {name for name in files if name.rpartition("/")[2] not in pips}
+    rest = [re.sub(r"^kailab_cli-.*?\.dist-info", "kailab_cli.dist-info", name) for name in files - modules]
+    text = "".join(f"{name}\n" for name in sorted(rest))
+    if os.environ.get("KAILAB_GOLDEN") == "write":
+        CONTENTS.write_text(text)
+    assert text == CONTENTS.read_text()
 
 
 def outside(installed: Path, cwd: Path, *argv: str) -> subprocess.CompletedProcess[str]:

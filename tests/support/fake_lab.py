@@ -52,6 +52,7 @@ class FakeLab:
         self.gpu_mode = "simulated"
         self.kai_version: str | None = "0.16.8"
         self.kai_reason = ""
+        self.kai_serves: dict[str, str] = {}
         self.kind_name = "kailab-demo"
         self.node_image = "kailab/node:1"
 
@@ -88,7 +89,7 @@ def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPa
 
     def attach(name: str | None = None) -> FakeLab:
         if name not in (None, "demo"):
-            raise NoLab(f"no lab named {name!r} exists", fix="lab up")
+            raise NoLab(f"no lab named {name!r} exists", fix="kailab up")
         return lab
 
     monkeypatch.setattr(Lab, "attach", attach)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import platform
 import tarfile
 from collections.abc import Sequence
@@ -152,11 +151,7 @@ class GpuWorld:
     def _docker(self) -> None:
         listed = "docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster=kailab-demo"
         self.runner.handle(listed, out=lambda _: "\n".join(reversed(list(self.nodes))))
-        self.runner.handle(
-            ["docker", "inspect", "--format", "{{json .State.StartedAt}}"],
-            out=lambda call: "\n".join(json.dumps(self.started) for _ in call.argv[4:]),
-        )
-        self.runner.containers(lambda name: _inspected(self.nodes[name]))
+        self.runner.containers(lambda name: _inspected(self.nodes[name], self.started))
         for node in self.nodes.values():
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-c"], out=node.shell)
@@ -198,9 +193,10 @@ def labelled(call: Request) -> None:
     assert call.body["metadata"]["labels"]["kailab"] == "demo"
 
 
-def _inspected(node: Node) -> Json:
+def _inspected(node: Node, started: str) -> Json:
     labels = {"io.x-k8s.kind.cluster": "kailab-demo", "io.x-k8s.kind.role": node.role}
-    return {"Name": f"/{node.name}", "Id": node.name, "State": {"Status": node.state}, "Config": {"Labels": labels}}
+    state = {"Status": node.state, "StartedAt": started}
+    return {"Name": f"/{node.name}", "Id": node.name, "State": state, "Config": {"Labels": labels}}
 
 
 def plugin_pod(node: str, config: str, began: str) -> Json:

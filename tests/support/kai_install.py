@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lab.config import LabSpec
@@ -50,6 +52,7 @@ kind: ClusterRole
 metadata: {name: kai-operator}
 """
 """Objects of the release, as Helm records them."""
+NO_ARGS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 POLICIES = "clusterpolicies.nvidia.com"
 DENIED = (
     403,
@@ -81,13 +84,20 @@ def install(world: LabWorld) -> None:
     add_kai(world.api, world.spec)
 
 
-def add_kai_of_others(api: FakeApiServer, version: str, *, down: tuple[str, ...] = ()) -> None:
-    """Add the Deployments of a KAI that another Helm release installed; those in ``down`` are not available."""
+def add_kai_of_others(
+    api: FakeApiServer, version: str, *, down: tuple[str, ...] = (), args: Mapping[str, tuple[str, ...]] = NO_ARGS
+) -> None:
+    """Add the Deployments of a KAI that another Helm release installed.
+
+    Those in ``down`` are not available; ``args`` are the options of Deployments by name.
+    """
     notes = {"meta.helm.sh/release-name": "theirs", "meta.helm.sh/release-namespace": NAMESPACE}
     api.put("Namespace", NAMESPACE, metadata={"annotations": notes})
     for name in line_of(version).deployments:
         image = f"registry.kailab.dev/{name}:v{version}"
-        api.add(deployment(name, NAMESPACE, image, have=0 if name in down else 1))
+        doc = deployment(name, NAMESPACE, image, have=0 if name in down else 1, args=args.get(name, ()))
+        doc["metadata"]["annotations"] = notes
+        api.add(doc)
 
 
 def add_kai(api: FakeApiServer, spec: LabSpec) -> None:
@@ -105,4 +115,4 @@ def add_kai(api: FakeApiServer, spec: LabSpec) -> None:
     if line.has_operator:
         api.put("Config", "kai-config", metadata=mine)
     for name in kai_deployments(spec):
-        api.add(ready_deployment(name, NAMESPACE))
+        api.add(running_pod(name, NAMESPACE, labels={"app": name}), ready_deployment(name, NAMESPACE))

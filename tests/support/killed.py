@@ -1,7 +1,8 @@
-"""Drives ``tests.support.killed_lab``: kills a ``lab`` command at one of its effects, or at each in turn."""
+"""Drives ``tests.support.killed_lab``: kills a ``kailab`` command at one of its effects, or at each in turn."""
 
 from __future__ import annotations
 
+import os
 import subprocess  # noqa: TID251 - the command under test, from outside
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,21 +17,35 @@ _MOST = 100
 
 @dataclass(frozen=True)
 class Killable:
-    """Runs ``lab`` with this environment in this directory, so that it can be killed at an effect."""
+    """Runs ``kailab`` with this environment in this directory, so that it can be killed at an effect."""
 
     env: Mapping[str, str]
     cwd: Path
 
     def run(self, *words: str, seconds: float = 900, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, or to the kill that the variables in ``more`` define."""
-        return subprocess.run(
+        process = self._start(*words, **more)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def stopped(self, point: str, *words: str) -> subprocess.Popen[str]:
+        """A command that has stopped itself just before an effect, until it gets SIGCONT; fails if it ends before."""
+        process = self._start(*words, KAILAB_STOP=point)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"{point} was not reached: {status}\n{process.communicate()}"
+        return process
+
+    def _start(self, *words: str, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, "-m", "tests.support.killed_lab", *words],
             env={**self.env, "PYTHONPATH": str(ROOT), **more},
             cwd=self.cwd,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=seconds,
             stdin=subprocess.DEVNULL,
         )
 

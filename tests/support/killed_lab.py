@@ -1,4 +1,4 @@
-"""The ``lab`` command that a real SIGKILL ends at one of its effects: ``python -m tests.support.killed_lab ARGS``.
+"""The ``kailab`` command that a real SIGKILL ends at one of its effects: ``python -m tests.support.killed_lab ARGS``.
 
 Effects are what changes something: writing requests to an API server, commands, the journal, and files of the state.
 Each has a label, such as ``PATCH Node kailab-x-worker`` or ``helm upgrade``; a repeated one gets `` #2``, `` #3``, ….
@@ -7,6 +7,7 @@ Environment:
     KAILAB_EFFECTS: a file that gets the label of each effect before it happens, one a line.
     KAILAB_KILL: kill the process just before the effect with this label. After ``in ``: a second after it has begun,
         together with the command that it runs, as in a power cut.
+    KAILAB_STOP: stop the process just before the effect with this label, until it gets SIGCONT.
     KAILAB_KILL_NEW: kill it at the first effect of a kind that this file does not have yet, and add that kind: the verb
         and the kind of object, or the command; Helm before it starts, and then in the middle.
 """
@@ -52,6 +53,8 @@ def effect(what: str) -> None:
         if path := os.environ.get("KAILAB_EFFECTS"):
             with Path(path).open("a") as file:
                 file.write(f"{label}\n")
+        if os.environ.get("KAILAB_STOP") == label:
+            os.kill(os.getpid(), signal.SIGSTOP)
         wanted = os.environ.get("KAILAB_KILL") or _new(what, label)
         if wanted == label:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -10,8 +10,8 @@ from lab.config import LabSpec
 from lab.engine.events import Bus, Event
 from lab.engine.journal import Journal
 from lab.paths import LabPaths
-from lab.session.context import LabContext
-from lab.tools.container import ContainerEngine
+from lab.session.context import KIND_CLUSTER_LABEL, LabContext
+from lab.tools.container import Container, ContainerEngine
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 
@@ -36,6 +36,17 @@ class FakeSupply:
         return self.charts[name]
 
 
+class FakeEngine(ContainerEngine):
+    """An engine with the lab's ``nodes``; None, or another question: the runner answers."""
+
+    nodes: tuple[Container, ...] | None = ()
+
+    def containers(self, label: str) -> tuple[Container, ...]:
+        if self.nodes is not None and label.startswith(KIND_CLUSTER_LABEL):
+            return self.nodes
+        return super().containers(label)
+
+
 class LabWorld:
     """A lab's context over fakes; helm commands must be declared with ``helm``."""
 
@@ -49,6 +60,7 @@ class LabWorld:
         self.paths = LabPaths(spec.name)
         self.paths.root.mkdir(parents=True)
         self.paths.kubeconfig.write_text("current-context: kind-kailab\n")
+        self.engine = FakeEngine(runner)
         bus = Bus()
         bus.subscribe(self.events.append)
         self.ctx = LabContext(
@@ -59,7 +71,7 @@ class LabWorld:
             journal=Journal(tmp / "journal.jsonl"),
             bus=bus,
             supply=FakeSupply({name.replace("_", "-"): path for name, path in charts.items()}),  # type: ignore[arg-type]
-            engine=ContainerEngine(runner),
+            engine=self.engine,
             open_cluster=lambda name: (self.tenants[name] if name else self.api).cluster,
         )
 
@@ -71,6 +83,10 @@ class LabWorld:
             return out
 
         return self.runner.handle(["/cache/helm", *words], out=answer)
+
+    def starts(self, node: str, at: str) -> None:
+        """Let a node's container have started at this time, RFC 3339."""
+        self.engine.nodes = (*(self.engine.nodes or ()), Container(node, node, "running", {}, "", started=at))
 
     def owned(self, kind: str) -> list[str]:
         """Return the names of the resources that the lab owns according to the journal."""

@@ -38,7 +38,7 @@ def sound(folder: Path) -> Path:
     image = write_image(parts / "image.tar", ITEMS["image"], [layer])
     files = {"image": image, "chart": programs / "helm", "binary": programs / "nvidia-ctk"}
     items = [(Item(kind, name), "" if kind == "image" else "1", files[kind]) for kind, name in ITEMS.items()]
-    create(folder, [*items, (Item("binary", "container-toolkit"), "1", programs)], lambda *_: None)
+    create(folder, [*items, (Item("binary", "container-toolkit"), "1", programs)])
     for file in (path for path in folder.rglob("*") if path.is_file()):  # no hard links to the parts
         body = file.read_bytes()
         file.unlink()

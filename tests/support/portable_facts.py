@@ -1,4 +1,4 @@
-"""Reads the facts that ``lab doctor --json`` prints, so that tests can decide as on the machine they come from."""
+"""Reads the facts that ``kailab doctor --json`` prints, so that tests can decide as on the machine they come from."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.config import KaiSpec
+from lab.config import KaiSpec, LabSpec, QueueSpec
 from lab.engine.milestones import Milestone
 from lab.errors import LabError, SpecError
 from lab.invariants import ALL, InvariantReport, InvariantResult, Violation
@@ -67,7 +67,7 @@ class FakeKai(ClusterKai):
 
     @property
     def rollback(self) -> str:
-        return "lab kai rollback"
+        return "kailab kai rollback"
 
     def wanted(self) -> WantedKai:
         return self.bench.wanted
@@ -113,14 +113,14 @@ class Bench:
         self.violated: tuple[Violation, ...] = ()
         self.watch_trouble: Exception | None = None
         self.lab: Any = SimpleNamespace(
-            spec=SimpleNamespace(name="demo", kai=SimpleNamespace(gpu_sharing=True)),
+            spec=LabSpec(name="demo"),
             paths=self.paths,
             runner=runner,
             session=SimpleNamespace(locked=contextlib.nullcontext),
         )
         self.kai = FakeKai(self.lab, tenant)
         FakeKai.bench = self
-        queues = contextlib.nullcontext({"rehearsal": "t-rehearsal-1"})
+        self.queues: list[tuple[list[str | None], str]] = []
         patch.setattr(rehearsal, "change_kai", self.change)
         patch.setattr(rehearsal, "remove_abandoned", lambda lab: ())
         patch.setattr(rehearsal, "Watcher", lambda scopes: FakeWatcher(self))
@@ -128,8 +128,14 @@ class Bench:
         patch.setattr(rehearsal, "smoke_test_queue", lambda spec: "test")
         patch.setattr(rehearsal, "run_smoke_tests", lambda place, queue, line, sharing: self.smoke_tests)
         patch.setattr(rehearsal, "start_load", lambda place, queue, line, sharing: self.loaded)
-        patch.setattr(rehearsal, "temporary_queues", lambda cluster, lab, queues_: queues)
+        patch.setattr(rehearsal, "temporary_queues", self.temporary_queues)
         patch.setattr(rehearsal, "run_suites", self.run_suites)
+
+    def temporary_queues(
+        self, cluster: object, lab: str, queues: tuple[QueueSpec, ...], *, top: str
+    ) -> contextlib.AbstractContextManager[dict[str, str]]:
+        self.queues.append(([queue.parent for queue in queues], top))
+        return contextlib.nullcontext({"rehearsal": "t-rehearsal-1"})
 
     @property
     def versions(self) -> list[str]:
@@ -143,13 +149,13 @@ class Bench:
     def snapshot(self) -> WorkloadSnapshot:
         return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
 
-    def change(self, ctx: Any, *, tenant: str, save: object, namespace: str, queue: str) -> Change:
+    def change(self, ctx: Any, *, tenant: str, save: object, space: Any, queue: str) -> Change:
         version = ctx.wanted.version
         self.log.append(version)
         last = last_change(self.paths, tenant)
         assert last is not None, "the wanted version is recorded before any change"
         assert last.wanted.version == version
-        assert namespace == "t-trial-1"
+        assert space.namespace == "t-trial-1"
         outcome = self.changes.pop(0) if self.changes else SnapshotDiff(kept=2)
         if isinstance(outcome, LabError):
             raise outcome

@@ -46,3 +46,11 @@ def tenant_spec(mode: str = "host-kai", name: str = "team-a", **more: Any) -> Te
 
 def lab_with(*tenants: TenantSpec) -> LabSpec:
     return lab_spec(tenants=[tenant.model_dump() for tenant in tenants])
+
+
+def simulated_elsewhere(*nodes: str, exclusive: bool = False, **gpu: Any) -> LabSpec:
+    """A lab with KAI and 4 simulated H100 on each of these nodes of an existing cluster."""
+    section = {"mode": "simulated", "nodes": nodes, "perNode": 4, "model": "H100", "image": "r/kailab:1", **gpu}
+    return LabSpec.model_validate(
+        {"cluster": {**EXISTING, "exclusive": exclusive}, "budget": BUDGET, "gpu": section, "scheduler": "kai"}
+    )

@@ -1,4 +1,4 @@
-"""A lab that is up according to its saved state, with fake steps and a fake cluster, for 'lab tenant'."""
+"""A lab that is up according to its saved state, with fake steps and a fake cluster, for 'kailab tenant'."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from lab.steps.kai.values import kai_deployments
 from lab.steps.queues import queue_documents
 from lab.tenants.kai_version import with_kai_version
 from lab.tenants.vcluster.inner_lab import tenant_context
+from lab.workloads.namespace import WorkloadNamespace
 from tests.support.api_requests import Call
 from tests.support.builders import chart_file, running_pod
 from tests.support.fake_api_server import FakeApiServer
@@ -132,7 +133,8 @@ class Bench:
         ctx = tenant_context(self.world.ctx, tenant)
         save = functools.partial(self.saved.append, tenant)
         self.api.remove("Pod", NAME, TRIALS)  # of a killed change: the caller removes such namespaces first
-        return change_kai(ctx, tenant="ml", save=save, namespace=TRIALS, clock=_seconds(), **more)
+        space = WorkloadNamespace("demo", self.world.api.cluster, self.api.cluster, TRIALS, "ml")
+        return change_kai(ctx, tenant="ml", save=save, space=space, clock=_seconds(), **more)
 
 
 def placed(pod: Json) -> Json:

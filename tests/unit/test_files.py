@@ -69,3 +69,24 @@ def test_directory_is_replaced_and_a_failed_one_removed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_all_files_are_on_the_disk_before_they_replace_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, order = tmp_path / "target", list[str]()
+    replace = Path.replace
+
+    def synced(descriptor: int) -> None:
+        order.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    def replaced(path: Path, to: Path) -> Path:
+        order.append("replaced")
+        return replace(path, to)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    with replacing(target) as temporary:
+        (temporary / "deep").mkdir(parents=True)
+        (temporary / "deep" / "file").write_text("x")
+    assert order == ["deep", "file", temporary.name, "replaced"]

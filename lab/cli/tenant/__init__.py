@@ -1,4 +1,4 @@
-"""``lab tenant``: tenants of a running lab."""
+"""``kailab tenant``: tenants of a running lab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab tenant add``."""
+"""``kailab tenant add``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_kai, complete_workers
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, Ui, print_json
 from lab.cli.signals import stopping
@@ -21,19 +22,29 @@ app = command_app()
 
 
 @app.command(
-    epilog="Examples: lab tenant add team-b · lab tenant add team-ml --mode own-kai --kai 0.9.3 --kubernetes 1.33.13"
-    " · lab tenant add team-x --file team-x.yaml --nodes worker2,worker3"
+    epilog="Examples: kailab tenant add team-b"
+    " · kailab tenant add team-ml --mode own-kai --kai 0.9.3 --kubernetes 1.33.13"
+    " · kailab tenant add team-x --file team-x.yaml --nodes worker2,worker3"
 )
 def add(
     tenant: Annotated[str, typer.Argument(metavar="NAME", help="Its name, unique in the lab.")],
     mode: Annotated[str | None, typer.Option("--mode", help="host-kai, own-kai or default.")] = None,
-    kai: Annotated[str | None, typer.Option("--kai", metavar="VERSION", help="own-kai: the KAI inside.")] = None,
+    kai: Annotated[
+        str | None,
+        typer.Option("--kai", metavar="VERSION", help="own-kai: the KAI inside.", autocompletion=complete_kai),
+    ] = None,
     kubernetes: Annotated[
         str | None, typer.Option("--kubernetes", metavar="VERSION", help="Kubernetes inside, such as 1.33.13.")
     ] = None,
     vcluster: Annotated[str | None, typer.Option("--vcluster", metavar="VERSION", help="vCluster's version.")] = None,
     nodes: Annotated[
-        str | None, typer.Option("--nodes", metavar="N|NAME,...", help="Dedicated workers: how many, or which.")
+        str | None,
+        typer.Option(
+            "--nodes",
+            metavar="N|NAME,...",
+            help="Dedicated workers: how many, or which.",
+            autocompletion=complete_workers,
+        ),
     ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="Quota of whole GPUs.")] = None,
     values: Annotated[

@@ -1,4 +1,4 @@
-"""``lab tenant compare``."""
+"""``kailab tenant compare``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_tenant
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json, write_text
 from lab.cli.signals import stopping
-from lab.cli.tenant.options import complete_tenant
 from lab.compare import compare as compare_tenants
 from lab.lint.document import read
 from lab.report.compare_page import compare_page
@@ -20,7 +20,7 @@ from lab.ui.compare import render_comparison
 app = command_app()
 
 
-@app.command(epilog="Examples: lab tenant compare team-ml team-research --workload job.yaml --html compare.html")
+@app.command(epilog="Examples: kailab tenant compare team-ml team-research --workload job.yaml --html compare.html")
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A tenant.", autocompletion=complete_tenant)],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=complete_tenant)],
@@ -33,16 +33,16 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run the same workload in two tenants and compare what their schedulers do."""
-    lab = Lab.attach(name)
     documents = read(workload)
+    lab = Lab.attach(name)
 
     def say(line: str) -> None:
         typer.echo(line, err=True)
 
     with stopping(lab.session.cancel):
         found = compare_tenants(lab, a, b, documents, rounds=rounds, timeout=timeout, at_once=at_once, say=say)
+    print_json(found) if as_json else render_comparison(found)
     if html is not None:
         write_text(html, compare_page(found), "--html")
-    print_json(found) if as_json else render_comparison(found)
-    if html is not None and not as_json:
-        say(f"wrote {html}")
+        if not as_json:
+            say(f"wrote {html}")

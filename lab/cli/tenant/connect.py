@@ -1,4 +1,4 @@
-"""``lab tenant connect``."""
+"""``kailab tenant connect``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = command_app()
 
 
 @app.command(
-    epilog='Examples: lab tenant connect team-ml -- kubectl get pods -A · eval "$(lab tenant connect team-ml)"'
+    epilog='Examples: kailab tenant connect team-ml -- kubectl get pods -A · eval "$(kailab tenant connect team-ml)"'
 )
 def connect(
     tenant: TenantName,
@@ -33,7 +33,7 @@ def connect(
     path = kubeconfig(lab, tenant)
     if not command:
         typer.echo(f"export KUBECONFIG={shlex.quote(str(path))}")
-        typer.echo(f"# example: kubectl get pods -A    (or: lab tenant connect {tenant} -- kubectl get pods -A)")
+        typer.echo(f"# example: kubectl get pods -A    (or: kailab tenant connect {tenant} -- kubectl get pods -A)")
         return
     if command[0] in ("kubectl", "helm") and shutil.which(command[0]) is None:
         command = [str(lab.tool(command[0])), *command[1:]]

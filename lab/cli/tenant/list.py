@@ -1,4 +1,4 @@
-"""``lab tenant list``."""
+"""``kailab tenant list``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.ui.tenants import render_tenants
 app = command_app()
 
 
-@app.command(epilog="Examples: lab tenant list · lab tenant list --name demo --json")
+@app.command(epilog="Examples: kailab tenant list · kailab tenant list --name demo --json")
 def list_(name: Name = None, as_json: AsJson = False) -> None:
     """List the tenants: mode, versions, dedicated nodes, GPUs, pods, API. Those added later are marked '+'."""
     lab = Lab.attach(name)

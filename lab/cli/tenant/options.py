@@ -1,33 +1,17 @@
-"""Options that the commands of ``lab tenant`` share, and their meaning."""
+"""Options that the commands of ``kailab tenant`` share, and their meaning."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_tenant
 from lab.cli.options import confirm
 from lab.engine.step import Effect
 from lab.errors import SpecError
-from lab.paths import LabPaths, lab_names
 from lab.ui.tenants import render_changes
-
-
-def complete_tenant(incomplete: str) -> list[str]:
-    """Names of tenants for the shell, from the saved state of the labs on this machine."""
-    names: set[str] = set()
-    labs: tuple[str, ...] = ()
-    with suppress(Exception):  # completion must never show a traceback
-        labs = lab_names()
-    for lab in labs:
-        with suppress(Exception):
-            saved = json.loads(LabPaths(lab).spec.read_text())
-            names.update(tenant["name"] for tenant in (*saved["asked"]["tenants"], *saved.get("added", ())))
-    return sorted(name for name in names if name.startswith(incomplete))
-
 
 AgreedForAll = Annotated[
     bool, typer.Option("--yes", "-y", help="Approve changes that affect the whole lab: KAI on the host.")

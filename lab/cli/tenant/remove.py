@@ -1,4 +1,4 @@
-"""``lab tenant remove``."""
+"""``kailab tenant remove``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from lab.ui.tenants import render_removed
 app = command_app()
 
 
-@app.command(
-    epilog="Examples: lab tenant remove team-b · lab tenant remove team-b --grace own · lab tenant remove team-b --json"
-)
+@app.command(epilog="Examples: kailab tenant remove team-b · kailab tenant remove team-b --grace own")
 def remove(
     tenant: TenantName,
     grace: Annotated[
@@ -36,9 +34,10 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a tenant with everything in it, and verify that nothing is left. Exit code 7 for leftovers."""
+    seconds = grace_of(grace)
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
-        report = remove_tenant(lab, tenant, grace=grace_of(grace), check_gpus=check_gpus, ask=asker(yes))
+        report = remove_tenant(lab, tenant, grace=seconds, check_gpus=check_gpus, ask=asker(yes))
     if as_json:
         print_json(report)
         if report.removal.left:

@@ -1,4 +1,4 @@
-"""``lab tenant rollback``."""
+"""``kailab tenant rollback``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_kai
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, Ui
 from lab.cli.rehearsal import print_rehearsal
@@ -18,10 +19,13 @@ from lab.ui import attach
 app = command_app()
 
 
-@app.command(epilog="Examples: lab tenant rollback team-ml · lab tenant rollback team-ml --to 0.9.3")
+@app.command(epilog="Examples: kailab tenant rollback team-ml · kailab tenant rollback team-ml --to 0.9.3")
 def rollback(
     tenant: TenantName,
-    to: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="Default: the previous version.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="VERSION", help="Default: the previous version.", autocompletion=complete_kai),
+    ] = None,
     name: Name = None,
     ui: Ui = "auto",
     as_json: AsJson = False,

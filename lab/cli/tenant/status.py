@@ -1,4 +1,4 @@
-"""``lab tenant status``."""
+"""``kailab tenant status``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_tenant
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
-from lab.cli.tenant.options import complete_tenant
 from lab.operations.tenant.status import status as status_of
 from lab.session.lab import Lab
 from lab.ui.tenants import render_tenant_status
@@ -16,7 +16,7 @@ from lab.ui.tenants import render_tenant_status
 app = command_app()
 
 
-@app.command(epilog="Examples: lab tenant status · lab tenant status team-ml --json")
+@app.command(epilog="Examples: kailab tenant status · kailab tenant status team-ml --json")
 def status(
     tenant: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Default: all of them.", autocompletion=complete_tenant)

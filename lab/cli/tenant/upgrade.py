@@ -1,4 +1,4 @@
-"""``lab tenant upgrade``."""
+"""``kailab tenant upgrade``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.completion import complete_kai
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, Ui
 from lab.cli.rehearsal import print_rehearsal
@@ -18,12 +19,12 @@ from lab.ui import attach
 app = command_app()
 
 
-@app.command(
-    epilog="Examples: lab tenant upgrade team-ml --kai 0.12.23 · lab tenant upgrade team-ml --kai 0.16.8 --no-suites"
-)
+@app.command(epilog="Examples: kailab tenant upgrade team-ml --kai 0.12.23 · … --kai 0.16.8 --no-suites")
 def upgrade(
     tenant: TenantName,
-    kai: Annotated[str, typer.Option("--kai", metavar="VERSION", help="The KAI version to rehearse.")],
+    kai: Annotated[
+        str, typer.Option("--kai", metavar="VERSION", help="The KAI version to rehearse.", autocompletion=complete_kai)
+    ],
     vcluster: Annotated[
         str | None, typer.Option("--vcluster", metavar="VERSION", help="First change the vCluster version.")
     ] = None,

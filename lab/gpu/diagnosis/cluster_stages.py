@@ -54,29 +54,29 @@ def cluster_stages(
     need: Severity = "error" if ours else "warning"
     nodes = {node.name: node for node in snapshot.nodes}
     runtime_class = tuple(_runtime_class(snapshot, need))
-    stages = [GpuPathStage("class", "RuntimeClass", "", runtime_class, f"{HANDLER} has handler {HANDLER}")]
+    stages = [GpuPathStage("class", "", runtime_class, f"{HANDLER} has handler {HANDLER}")]
     daemon_sets = tuple(_daemon_sets(snapshot))
     for name, count in gpus.items():
         node = nodes.get(name)
         short = node is None or node.gpus < count or not node.gpus
         plugin = (*daemon_sets, *_plugin(snapshot, name, short=short))
-        stages.append(GpuPathStage("plugin", "device plugin", name, plugin, "runs"))
+        stages.append(GpuPathStage("plugin", name, plugin, "runs"))
         if node is None:
             missing = (Finding(f"node {name} is not in the cluster"),)
-            stages.append(GpuPathStage("allocatable", "GPUs offered", name, missing))
+            stages.append(GpuPathStage("allocatable", name, missing))
             continue
         offered = tuple(_offered(node, count))
-        stages.append(GpuPathStage("allocatable", "GPUs offered", name, offered, f"{node.gpus} of {count}"))
+        stages.append(GpuPathStage("allocatable", name, offered, f"{node.gpus} of {count}"))
         labels = f"{GPU_PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
-        stages.append(GpuPathStage("labels", "labels", name, tuple(_labels(node, need)), labels))
+        stages.append(GpuPathStage("labels", name, tuple(_labels(node, need)), labels))
     stages += [
-        GpuPathStage("labels", "labels", node.name, (Finding(f"label {FAKE_LABEL} is true"),))
+        GpuPathStage("labels", node.name, (Finding(f"label {FAKE_LABEL} is true"),))
         for node in snapshot.nodes
         if node.labels.get(FAKE_LABEL) == "true" and node.name not in gpus
     ]
     pods = [pod for pod in snapshot.of("Pod") if is_reservation(pod)]
     good = f"{len(pods)}, all of them run" if pods else "none: no GPU is shared now"
-    stages.append(GpuPathStage("reservations", "reservation pods", "", tuple(_reservations(pods, snapshot.at)), good))
+    stages.append(GpuPathStage("reservations", "", tuple(_reservations(pods, snapshot.at)), good))
     return tuple(stages)
 
 

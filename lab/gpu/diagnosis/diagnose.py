@@ -97,7 +97,7 @@ def _nodes(ctx: LabContext, wanted: Mapping[str, Expected]) -> tuple[list[Findin
     except LabError as error:
         return [_failure("node containers", error.what, f"{ctx.engine.name} ps -a")], []
     failures = [
-        _failure(short_name(ctx.spec.name, name), f"the node container is {states.get(name, 'gone')}", "lab up")
+        _failure(short_name(ctx.spec.name, name), f"the node container is {states.get(name, 'gone')}", "kailab up")
         for name in wanted
         if states.get(name) != "running"
     ]
@@ -126,7 +126,7 @@ def _snapshot(
     except LabError as error:
         if failures:
             return None, ("the cluster",)
-        failures.append(_failure("Kubernetes API", error.what, error.fix or "lab up"))
+        failures.append(_failure("Kubernetes API", error.what, error.fix or "kailab up"))
         return None, ()
     return snapshot, tuple(f"{kind} objects" for kind in snapshot.facts.get(UNREAD, "").split(", ") if kind)
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.findings import Finding
 from lab.gpu.diagnosis.symptoms import Evidence, match
-from lab.host import HostFacts, HostNeeds, Machine, doctor, gather
-from lab.host.check import HERE
+from lab.host.check import HERE, HostNeeds
+from lab.host.checks import doctor
+from lab.host.facts import HostFacts, gather
+from lab.host.machine import Machine
 from lab.host.nvidia.discovery import NvidiaFacts, discover
 from lab.tools.process import Runner
 

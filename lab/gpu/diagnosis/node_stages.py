@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from lab.findings import Finding
 from lab.gpu.diagnosis.node_facts import HANDLER, NodeFacts
@@ -12,6 +13,24 @@ from lab.gpu.simulated.devices import DEVICE_MAJOR
 
 CHECK = "gpu-path"
 """First part of the rules of these findings: ``gpu-path.devices``."""
+
+STAGES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "reached": ("node containers", "the node container runs and answers commands"),
+        "devices": ("device nodes", "/dev has the device nodes of exactly the node's own GPUs"),
+        "driver": ("driver", "the driver's files are in the node, in the version that the kernel has loaded"),
+        "toolkit": ("container toolkit", "NVIDIA's container toolkit is in the node, in mode cdi"),
+        "handler": ("containerd handler", "containerd and the kubelet run, and containerd has the handler nvidia"),
+        "cdi": ("CDI spec", "a CDI spec names every GPU of the node"),
+        "health": ("GPUs", "no GPU of the node has failed"),
+        "class": ("RuntimeClass", "the RuntimeClass nvidia exists and has the handler nvidia"),
+        "plugin": ("device plugin", "a Ready pod of NVIDIA's device plugin runs on the node"),
+        "allocatable": ("GPUs offered", "the node offers all of its GPUs as nvidia.com/gpu"),
+        "labels": ("labels", "the node has the labels of its GPUs that KAI reads"),
+        "reservations": ("reservation pods", "KAI's reservation pods run"),
+    }
+)
+"""Stages in the order of the GPU path: title, and the state that is expected."""
 
 CLUSTER = "cluster"
 """Subject of a stage outside nodes."""
@@ -45,10 +64,13 @@ class GpuPathStage:
     """
 
     id: str
-    title: str
     where: str
     problems: tuple[Finding, ...]
     good: str = ""
+
+    @property
+    def title(self) -> str:
+        return STAGES[self.id][0]
 
     def evidence(self) -> tuple[Evidence, ...]:
         return tuple(
@@ -66,7 +88,7 @@ class GpuPathStage:
         return replace(
             good,
             what="; ".join(problem.what for problem in self.problems),
-            next=known[0].next if known else "lab up",
+            next=known[0].next if known else "kailab up",
             severity="error" if any(problem.severity == "error" for problem in self.problems) else "warning",
         )
 
@@ -81,17 +103,15 @@ def node_stages(facts: NodeFacts, expected: Expected) -> tuple[GpuPathStage, ...
     version = facts.library or facts.loaded
     devices = ", ".join(sorted(path for path in facts.devices if path not in CONTROL))
     specs = ", ".join(facts.cdi.devices)
-    rows: tuple[tuple[str, str, Check, str], ...] = (
-        ("devices", "device nodes", _devices, devices),
-        ("driver", "driver", _driver, f"{len(facts.files)} files{f' of driver {version}' if version else ''}"),
-        ("toolkit", "container toolkit", _toolkit, f"mode {facts.toolkit.mode}"),
-        ("handler", "containerd handler", _handler, f"{HANDLER} runs {program}"),
-        ("cdi", "CDI spec", _cdi, f"{specs}: {len(facts.cdi.names)} devices"),
-        ("health", "GPUs", _health, f"{len(expected.gpus)}, none has failed"),
+    rows: tuple[tuple[str, Check, str], ...] = (
+        ("devices", _devices, devices),
+        ("driver", _driver, f"{len(facts.files)} files{f' of driver {version}' if version else ''}"),
+        ("toolkit", _toolkit, f"mode {facts.toolkit.mode}"),
+        ("handler", _handler, f"{HANDLER} runs {program}"),
+        ("cdi", _cdi, f"{specs}: {len(facts.cdi.names)} devices"),
+        ("health", _health, f"{len(expected.gpus)}, none has failed"),
     )
-    return tuple(
-        GpuPathStage(name, title, facts.node, tuple(check(facts, expected)), good) for name, title, check, good in rows
-    )
+    return tuple(GpuPathStage(name, facts.node, tuple(check(facts, expected)), good) for name, check, good in rows)
 
 
 def _devices(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ STREAMS: Mapping[str, str] = MappingProxyType(
         "pod-log": "log of another pod with a GPU that crashes",
         "pod-status": "status of a pod that does not run: waiting containers, conditions, reason of its failure",
         "event": "event about such a pod, or about a workload that cannot create it",
-        TEXT: "a log or error text for lab doctor --log",
+        TEXT: "a log or error text for kailab doctor --log",
     }
 )
 """Name of a stream → its source."""

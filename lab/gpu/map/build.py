@@ -79,7 +79,7 @@ def _place(drafts: Mapping[str, NodeDraft], allocation: GpuAllocation) -> list[s
     """Place all pods, except those on nodes that no longer exist; returns contradictions."""
     notes = []
     for pod in allocation.by_role(GpuRole.FAILED_RESERVATION):
-        fix = f"delete pod {pod.synced.title} inside tenant {pod.tenant}" if pod.tenant else "'lab up' deletes it"
+        fix = f"delete pod {pod.synced.title} inside tenant {pod.tenant}" if pod.tenant else "'kailab up' deletes it"
         notes.append(f"reservation pod {pod.key} has failed, so nothing holds its GPU: {fix}")
     reserved: dict[str, dict[tuple[str, str], int]] = {name: {} for name in drafts}
     for pod in allocation.by_role(GpuRole.RESERVATION):

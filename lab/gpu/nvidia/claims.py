@@ -70,7 +70,7 @@ def share_out(spec: LabSpec, facts: NvidiaFacts, taken: Mapping[str, str]) -> Sh
         raise SpecError(
             "gpu.mode 'nvidia': no GPU of this machine is free",
             evidence=reasons,
-            fix="lab down the other lab, or set gpu.mode to 'simulated'",
+            fix="kailab down the other lab, or set gpu.mode to 'simulated'",
         )
     try:
         shares = assign(spec, free)
@@ -89,7 +89,7 @@ def assign(spec: LabSpec, gpus: Sequence[GpuDevice]) -> Shares:
     if not gpus:
         raise SpecError(
             "gpu.mode 'nvidia': NVML reports no GPU on this machine",
-            fix="lab doctor, or set gpu.mode to 'simulated' or 'auto'",
+            fix="kailab doctor, or set gpu.mode to 'simulated' or 'auto'",
         )
     wanted = {node: pool.devices for node, pool in pools_by_node(spec).items()}
     shares: Shares = {}

@@ -88,7 +88,7 @@ def claim(ctx: LabContext, step: str) -> dict[str, list[Mount]]:
         raise HostNotReady(
             f"this machine is not prepared for gpu.strategy '{choice.strategy}', so nodes would have no GPUs",
             evidence=[f"needed: {fix}" for fix in choice.changes],
-            fix="lab up again; 'lab plan' shows the changes of this machine",
+            fix="kailab up again; 'kailab plan' shows the changes of this machine",
         )
     # One kailab process on this machine assigns GPUs at a time.
     with lock(state_root() / "locks" / "gpus.lock", ctx.run.stopped):

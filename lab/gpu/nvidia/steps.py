@@ -65,7 +65,7 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
                     raise LabError(
                         f"{name} is missing on {node} and on this machine",
                         evidence=[f"needed in /usr/bin: {', '.join(RealFiles.programs)}"],
-                        fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
+                        fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then kailab up again",
                     )
                 ctx.engine.copy_in(node, program, f"/usr/bin/{name}")
         ctx.progress("assigning GPUs to the nodes", 0, len(states))
@@ -76,7 +76,7 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
         require_planned(
             self.observe(ctx),
             "nodes do not have the planned GPUs",
-            f"docker exec NODE journalctl -u {UNIT}, then lab up again",
+            f"docker exec NODE journalctl -u {UNIT}, then kailab up again",
         )
         here = {gpu.uuid for gpu in query().gpus}
         shares = recorded(ctx.journal)
@@ -85,7 +85,7 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
             raise StepFailed(
                 "nodes have GPUs that NVML does not report on this machine",
                 evidence=missing,
-                fix="nvidia-smi -L on this machine, then lab down and lab up",
+                fix="nvidia-smi -L on this machine, then kailab down and kailab up",
             )
 
 

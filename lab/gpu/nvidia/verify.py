@@ -100,10 +100,10 @@ class RealGpuProof(LabStep):
             raise StepFailed(
                 "machine, nodes and pods do not have the same GPUs",
                 evidence=lines,
-                fix="lab down, then lab up; if they still differ, lab logs",
+                fix="kailab down, then kailab up; if they still differ, kailab logs",
             )
         if seen.waiting:
-            raise StepFailed(f"the device plugin does not run on {seen.waiting}", fix="lab status, then lab up again")
+            raise StepFailed(f"the device plugin does not run on {seen.waiting}", fix="kailab status, then kailab up")
         if seen.unchecked:
             ctx.notice(f"GPUs in pods were not checked on {seen.unchecked}: the driver there has no nvidia-smi")
 

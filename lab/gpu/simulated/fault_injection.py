@@ -36,11 +36,13 @@ class GpuRef:
 
 def every_gpu(ctx: LabContext) -> tuple[GpuRef, ...]:
     """Return all GPUs of the lab. Raises SpecError if they are not simulated."""
-    if ctx.spec.gpu.mode != "simulated":
+    if ctx.spec.gpu.mode != "simulated" or not ctx.spec.cluster.own:
+        why = f"they are not simulated (gpu.mode '{ctx.spec.gpu.mode}')"
+        if ctx.spec.gpu.mode == "simulated":
+            why = "on an existing cluster they are a number of the node, without NVML"
         raise SpecError(
-            f"GPUs of lab {ctx.spec.name} cannot be made to fail: they are not simulated"
-            f" (gpu.mode '{ctx.spec.gpu.mode}')",
-            fix="use a lab with gpu.mode 'simulated'",
+            f"GPUs of lab {ctx.spec.name} cannot be made to fail: {why}",
+            fix="use a lab with gpu.mode 'simulated' and provider 'kind'",
         )
     return tuple(GpuRef(node, gpu.index) for node in gpu_node_names(ctx) for gpu in _gpus(ctx, node))
 
@@ -68,7 +70,7 @@ def fail(ctx: LabContext, gpu: GpuRef, health: Health) -> None:
     before = failures_on(ctx, gpu.node)
     name = _name(ctx, gpu)
     if before.get(gpu.index, HEALTHY).failed:
-        raise LabError(f"GPU {name} has already failed: {before[gpu.index]}", fix=f"lab gpu heal {name}")
+        raise LabError(f"GPU {name} has already failed: {before[gpu.index]}", fix=f"kailab gpu heal {name}")
     after = {**before, gpu.index: health}
     if not health.failed:
         _write(ctx, gpu.node, after)

@@ -18,15 +18,16 @@ from lab.kai.names import GPU_PRESENT_LABEL
 from lab.session.context import LabContext
 
 _INCOMING = f"{HOME}/incoming"
-_INSTALL = (
+INSTALL = (
     f"rm -rf {_INCOMING} && mkdir -p {_INCOMING} && tar -xf - -C {_INCOMING}"
     f" && sh {_INCOMING}/install.sh && rm -rf {_INCOMING}"
 )
+"""Shell command of a node that installs the tar of ``NodeFiles.payload`` on its standard input."""
 
 
 @dataclass(frozen=True)
 class GpuNodes(GpuNodesStep[NodeFiles]):
-    """The simulated driver on the GPU nodes. A failed GPU is not drift; ``lab gpu heal`` heals it."""
+    """The simulated driver on the GPU nodes. A failed GPU is not drift; ``kailab gpu heal`` heals it."""
 
     title: str = "Simulated GPUs"
 
@@ -65,7 +66,7 @@ class GpuNodes(GpuNodesStep[NodeFiles]):
         ctx.progress("writing GPUs to the nodes", 0, len(files))
         on_nodes(
             files,
-            lambda name: ctx.engine.exec(name, ["sh", "-c", _INSTALL], stdin=files[name].payload(library), timeout=60),
+            lambda name: ctx.engine.exec(name, ["sh", "-c", INSTALL], stdin=files[name].payload(library), timeout=60),
         )
 
     def verify(self, ctx: LabContext) -> None:
@@ -73,7 +74,7 @@ class GpuNodes(GpuNodesStep[NodeFiles]):
         require_planned(
             self.observe(ctx),
             "GPU nodes differ from the plan after kailab wrote their files",
-            f"docker exec NODE journalctl -u {UNIT}, then lab up again",
+            f"docker exec NODE journalctl -u {UNIT}, then kailab up again",
         )
         listed = on_nodes(
             gpu_node_names(ctx), lambda name: ctx.engine.exec(name, ["nvidia-ctk", "cdi", "list"], timeout=30)

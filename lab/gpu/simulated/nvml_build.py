@@ -180,7 +180,7 @@ def _zig(run: Runner, why: str) -> list[str | Path]:
                     error.out,
                     error.err,
                     why=f"{LIBRARY}: {why}, and the compiler in the ziglang wheel cannot be installed",
-                    fix="install a C compiler (on Debian: apt-get install gcc libc6-dev), then lab up again",
+                    fix="install a C compiler (on Debian: apt-get install gcc libc6-dev), then kailab up again",
                 ) from error
             done.touch()
     return [python, "-m", "ziglang"]

@@ -37,12 +37,12 @@ class NvidiaCdi:
                 "nvidia-ctk generated no CDI spec",
                 command=" ".join(cdi.GENERATE),
                 evidence=generated.err.splitlines()[-8:],
-                fix="run 'lab doctor', or set gpu.strategy: explicit-mounts, which needs no spec",
+                fix="run 'kailab doctor', or set gpu.strategy: explicit-mounts, which needs no spec",
             )
         write_file(run, self.machine, journal, self.id, self._place(), generated.out.encode(), kind=EDIT)
 
     def undo(self, run: Runner, journal: Journal) -> list[str]:
         changes = records(journal, self.id, EDIT)
         if changes:
-            require_unused(run, NVIDIA, f"the CDI spec {changes[0].name}")
+            require_unused(run, self.machine, NVIDIA, f"the CDI spec {changes[0].name}")
         return [restore_file(run, self.machine, journal, change) for change in changes]

@@ -51,7 +51,7 @@ def strategy_findings(facts: NvidiaFacts, strategy: str, *, forced: bool) -> Ite
         what = f"Docker's default runtime is {facts.default_runtime}"
         if not facts.toolkit.mounts:
             what += ", and NVIDIA's runtime does not accept requests by mounts"
-        yield fail(what, "run 'lab up --yes' to set both; 'lab down --host' restores both files", RUNTIME_FIX)
+        yield fail(what, "run 'kailab up --yes' to set both; 'kailab down --host' restores both files", RUNTIME_FIX)
     if CDI_FIX in choice.changes:
         lines = facts.cdi.lacks(tuple(gpu.uuid for gpu in facts.gpus))
-        yield fail(lines[0], "run 'lab up --yes' to generate the spec with nvidia-ctk", CDI_FIX)
+        yield fail(lines[0], "run 'kailab up --yes' to generate the spec with nvidia-ctk", CDI_FIX)

@@ -77,8 +77,9 @@ class NvidiaRuntime:
         daemon.reload(run, self.machine)
         if self._applied(run):
             return
-        busy = run.run(["docker", "ps", "--format", "{{.Names}}"], check=False).out.split()
-        if self.machine.systemd and not busy:
+        running = run.run(["docker", "ps", "--format", "{{.Names}}"], check=False)
+        busy = running.out.split()
+        if self.machine.systemd and running.code == 0 and not busy:
             self.machine.as_root(run).run(["systemctl", "restart", "docker"])
             if self._applied(run):
                 return
@@ -102,7 +103,7 @@ class NvidiaRuntime:
         if config_change is not None:
             before = docker_config.parse(old_bytes(config_change))
             if NVIDIA not in (before.get("runtimes") or {}):  # a registration older than the lab is kept
-                docker_config.require_unused(run, NVIDIA, f"Docker's runtime {NVIDIA}")
+                docker_config.require_unused(run, self.machine, NVIDIA, f"Docker's runtime {NVIDIA}")
             strips[CONFIG] = lambda data: _strip(data, before)
             if unchanged(self.machine, config_change) and daemon.pid(self.machine) is not None:
                 # Docker keeps its default runtime if the file names none: set the old one explicitly first.

@@ -73,8 +73,8 @@ def runtime_class(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
             pods = "fractions only" if ctx.line.workload_class_pods == "fraction" else "no pod of this kind"
             yield finding(
                 (*at, "resources", "limits", GPU_RESOURCE),
-                "without runtimeClassName the container sees no GPU where the node's default runtime is runc"
-                f" (KAI {ctx.line.version} adds the class to {pods})",
+                "without runtimeClassName the container sees no GPU where the node's default runtime is runc, unless by"
+                f" CDI (KAI {ctx.line.version} adds the class to {pods})",
                 "set runtimeClassName: nvidia in the pod's spec",
                 "note" if ctx.runtime_classes is None else "warning",
             )

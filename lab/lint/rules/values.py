@@ -63,8 +63,9 @@ def unknown_value(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
         having = [one for one in facts.releases() if facts.has_value(one, key)]
         near = nearest(key, facts.chart_values(version), 0.8)
         fix = f"perhaps you meant {near}" if near else "remove it"
-        if having and release(having[0]) > release(version):
-            fix = f"KAI {having[0]} and newer read it"
+        newer = next((one for one in having if release(one) > release(version)), "")
+        if newer:
+            fix = f"KAI {newer} and newer read it"
         elif having:
             fix = f"KAI {having[-1]} was the last to read it; {fix}"
         yield finding(loc, f"the chart of KAI {version} does not read {key}; Helm ignores it", fix, "warning")

@@ -37,7 +37,7 @@ def advice_on(snapshot: ClusterSnapshot) -> KaiAdvice:
     found = installation(snapshot)
     if found is None or not found.version:
         what = "the tags of KAI's images are no versions" if found else "no KAI runs in this cluster"
-        raise LabError(what, fix="list the facts of all versions: lab kai versions")
+        raise LabError(what, fix="list the facts of all versions: kailab kai versions")
     kubelets = {node.kubelet_version.removeprefix("v").partition("+")[0] for node in snapshot.nodes} - {""}
     newest = max(kubelets, key=release, default="")
     outside = found.line.outside(newest) if newest else ""

@@ -81,7 +81,7 @@ class ClusterKai(ABC):
 
     @contextmanager
     def namespace(self, slug: str) -> Iterator[WorkloadNamespace]:
-        """A namespace that this KAI serves, for the block; 'lab up' removes what is left of it."""
+        """A namespace that this KAI serves, for the block; 'kailab up' removes what is left of it."""
         space = WorkloadNamespace.open(
             self.lab.spec.name,
             self.lab.cluster,
@@ -89,7 +89,7 @@ class ClusterKai(ABC):
             tenant=self.tenant,
             cluster=self.cluster,
             labels={} if self.tenant else namespace_labels("host-kai", beside_host_kai=beside_host_kai(self.lab.spec)),
-        )
+        ).on(self.lab.spec)
         try:
             yield space
         finally:
@@ -112,7 +112,7 @@ class HostKai(ClusterKai):
 
     @property
     def rollback(self) -> str:
-        return "lab kai rollback"
+        return "kailab kai rollback"
 
     def wanted(self) -> WantedKai:
         return WantedKai(self.lab.spec.kai)
@@ -125,7 +125,7 @@ class HostKai(ClusterKai):
         """As above. Raises also ManifestsRefused: the version refuses queues or values of the lab file."""
         name = self.lab.spec.name
         if not self.lab.has_kai:
-            raise SpecError(f"lab {name} has no KAI: {self.lab.kai_reason}", fix="lab up with scheduler: kai")
+            raise SpecError(f"lab {name} has no KAI: {self.lab.kai_reason}", fix="kailab up with scheduler: kai")
         space = self.cluster.get("Namespace", NAMESPACE)
         if space is not None and not is_own(space, name):
             raise SpecError(
@@ -159,7 +159,7 @@ class TenantKai(ClusterKai):
 
     @property
     def rollback(self) -> str:
-        return f"lab tenant rollback {self.tenant}"
+        return f"kailab tenant rollback {self.tenant}"
 
     def wanted(self) -> WantedKai:
         tenant = find(self.lab.spec, self.tenant)

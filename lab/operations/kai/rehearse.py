@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from lab.config import QueueSpec
+from lab.config.budget import top_queue
 from lab.errors import Busy, Interrupted, LabError
 from lab.invariants import InvariantReport, Watcher
 from lab.kai import line_of
-from lab.operations.abandoned import remove_abandoned
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.operations.kai.cluster_kai import ClusterKai
 from lab.operations.kai.suites import run_suites
 from lab.session.kai_changes import RollbackRecord, WantedKai, forget, last_change, record
@@ -31,7 +32,7 @@ _SETTLE_SECONDS = 130.0
 """How long breaches within their grace period are watched at the end; the longest one has 120 s."""
 
 _QUEUES = (QueueSpec(name="rehearsal-top"), QueueSpec(name="rehearsal", parent="rehearsal-top"))
-"""The load's queues: two levels, which KAI before 0.13 requires."""
+"""The load's queues: two levels, which KAI before 0.13 requires. Below the queue with a lab's budget, only the leaf."""
 
 
 @dataclass
@@ -201,18 +202,20 @@ def _load(kai: ClusterKai, version: str, *, interrupted: bool) -> Iterator[_Load
             raise LabError(
                 f"KAI {version} of {kai.where} does not run the load ({failed[0].name}); nothing was changed",
                 evidence=[one.problem for one in failed],
-                fix=f"lab explain --all --name {lab.spec.name}",
+                fix=f"kailab explain --all --name {lab.spec.name}",
             )
         yield _Load(trials, queue, place, started)
 
 
 @contextlib.contextmanager
 def _queue(kai: ClusterKai) -> Iterator[str]:
-    """A leaf queue for the block. A KAI whose webhook does not answer keeps it until 'lab up' removes it."""
+    """A leaf queue for the block. A KAI whose webhook does not answer keeps it until 'kailab up' removes it."""
     removing = False
+    top, leaf = top_queue(kai.lab.spec), _QUEUES[-1]
+    queues = (leaf.model_copy(update={"parent": None}),) if top else _QUEUES
     try:
-        with temporary_queues(kai.cluster, kai.lab.spec.name, _QUEUES) as names:
-            yield names[_QUEUES[-1].name]
+        with temporary_queues(kai.cluster, kai.lab.spec.name, queues, top=top) as names:
+            yield names[leaf.name]
             removing = True
     except LabError:
         if not removing:
@@ -239,8 +242,8 @@ def _change(kai: ClusterKai, wanted: WantedKai, note: RollbackRecord | None, loa
     with kai.lab.session.locked():
         if note is not None:
             record(kai.lab.paths, kai.tenant, note)
-        ctx, space = kai.context(wanted), load.trials.namespace
-        return change_kai(ctx, tenant=kai.tenant, save=lambda: kai.save(wanted), namespace=space, queue=load.queue)
+        ctx, space = kai.context(wanted), load.trials
+        return change_kai(ctx, tenant=kai.tenant, save=lambda: kai.save(wanted), space=space, queue=load.queue)
 
 
 def _done(kai: ClusterKai) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
+from lab.errors import HostNotReady
 from lab.objects.redact import redact_text
-from lab.paths import suites as suites_folder
+from lab.operations.suites import pytest_command
 from lab.session.lab import Lab
 from lab.steps.kai.upgrade.rehearsal_result import Suites
 
@@ -31,24 +29,20 @@ def run_suites(lab: Lab, tenant: str) -> Suites:
     Returns:
         The failed tests; ``ran`` is False where kailab is installed without its suites or without pytest.
     """
-    folder = suites_folder()
-    if folder is None:
-        return Suites(ran=False, summary="this installation of kailab has no suites: only the smoke test ran")
-    if importlib.util.find_spec("pytest") is None:
-        return Suites(ran=False, summary="pytest is not installed: pip install 'kailab[test]'")
-    command: list[str | Path] = [sys.executable, "-m", "pytest", folder, "--lab", lab.spec.name]
+    try:
+        command = [*pytest_command(), "--lab", lab.spec.name]
+    except HostNotReady as error:
+        return Suites(ran=False, summary=f"only the smoke test ran: {error.what} ({error.fix})")
     # The name as a parameter of a test: a bare word would also match parts of other names.
     mine = ["-k", f"[{tenant}] or [{tenant}- or -{tenant}] or -{tenant}-"] if tenant else []
     marks = _TENANT_MARKS if tenant else _HOST_MARKS
     options = ["-m", marks, *mine, "-q", "-rfEs", "-p", "no:cacheprovider", "--no-header", "--color=no"]
-    if folder.name == "suites":  # in a wheel: pytest would use the settings of a project that the environment is in
-        options += ["-c", os.devnull, f"--rootdir={folder}"]
     kept = lab.paths.root / f"rehearsal-{tenant or 'kai'}"
     shutil.rmtree(kept, ignore_errors=True)  # from an earlier rehearsal
     kept.mkdir(parents=True)
     done = lab.runner.run(
         [*command, *options, f"--lab-artifacts={kept}"],
-        cwd=folder.parent.parent,
+        cwd=Path(__file__).parents[3],  # of a checkout: pytest reads its settings
         env={"PYTEST_ADDOPTS": "", "COLUMNS": _COLUMNS},
         timeout=_SUITES_SECONDS,
         check=False,

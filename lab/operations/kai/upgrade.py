@@ -87,7 +87,7 @@ def roll_back(lab: Lab, to: str | None = None) -> Rehearsal:
 
 
 def _note_lab_file(lab: Lab) -> None:
-    """Emit a notice when the next 'lab up' with the lab file could undo the change."""
+    """Emit a notice when the next 'kailab up' with the lab file could undo the change."""
     lab.session.refresh()
-    text = f"the lab has KAI {lab.kai_version} now: a lab file with another kai.version changes it at the next 'lab up'"
+    text = f"the lab has KAI {lab.kai_version} now: a lab file with another version changes it at the next kailab up"
     lab.bus.emit(Notice("info", text))

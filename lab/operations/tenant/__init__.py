@@ -1,1 +1,1 @@
-"""Operations on tenants, one module for each command of 'lab tenant'."""
+"""Operations on tenants, one module for each command of 'kailab tenant'."""

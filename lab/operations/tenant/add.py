@@ -23,7 +23,7 @@ from lab.tenants.virtual_cluster import VirtualCluster
 def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
     """Add a tenant, or continue an earlier ``add`` of the same tenant.
 
-    The tenant is saved in the lab's state before the first change, so ``remove`` and ``lab down`` always find it.
+    The tenant is saved in the lab's state before the first change, so ``remove`` and ``kailab down`` always find it.
 
     Args:
         lab: a running lab.
@@ -57,7 +57,7 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
         try:
             record = change.apply("tenant add", notices)
         except LabError as error:
-            hint = f"completed steps remain: repeat the command to continue, or: lab tenant remove {tenant.name}"
+            hint = f"completed steps remain: repeat the command to continue, or: kailab tenant remove {tenant.name}"
             error.evidence = (*error.evidence, hint)
             raise
     nodes = tenant_nodes(lab.spec).get(tenant.name, ())
@@ -79,7 +79,7 @@ def _put_into_session(lab: Lab, asked: TenantRequest) -> TenantSpec:
         raise SpecError(
             f"Tenant {asked.name} already exists with different settings",
             evidence=[f"{key}: {have[key]!r}, requested: {want[key]!r}" for key in have if have[key] != want[key]],
-            fix=f"lab tenant remove {asked.name} first, or repeat the settings it was added with",
+            fix=f"kailab tenant remove {asked.name} first, or repeat the settings it was added with",
         )
     session.change_tenants(session.asked, (*others, tenant))
     if existing is None and tenant.name in tenant_nodes(lab.spec):

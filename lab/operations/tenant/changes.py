@@ -71,7 +71,7 @@ class TenantChange:
             f"KAI on the host watches {namespaces if restricted else 'all namespaces and nodes again'}",
             f"the {policy} is {'created' if restricted else 'deleted'}",
         )
-        undo = "lab tenant remove" if restricted else "lab tenant add"
+        undo = "kailab tenant remove" if restricted else "kailab tenant add"
         return tuple(Effect("cluster", line, undo) for line in lines)
 
     def approve(self, ask: Ask, what: str) -> tuple[Effect, ...]:
@@ -112,7 +112,7 @@ class TenantChange:
             return removals[-1]  # the caller reports what remains
         record.raise_failure()
         if not removals:
-            raise LabError(f"tenant {tenant.name} was not removed", fix=f"lab tenant remove {tenant.name}")
+            raise LabError(f"tenant {tenant.name} was not removed", fix=f"kailab tenant remove {tenant.name}")
         return removals[-1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.config.added_tenants import without_tenant
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
-from lab.operations.abandoned import remove_abandoned
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
@@ -55,5 +55,5 @@ def remove(
             session.change_tenants(asked, added)
             change.apply("tenant remove")
         if in_file:
-            lab.bus.emit(Notice("info", f"tenant {name} is in the lab file: the next 'lab up' with it recreates it"))
+            lab.bus.emit(Notice("info", f"tenant {name} is in the lab file: the next 'kailab up' with it recreates it"))
     return removed

@@ -18,7 +18,7 @@ class TenantState:
 
     spec: TenantSpec
     added: bool
-    """Added by 'lab tenant add', not by the lab file."""
+    """Added by 'kailab tenant add', not by the lab file."""
     there: bool
     """Its namespace exists on the host."""
     answers: bool

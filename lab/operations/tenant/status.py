@@ -1,4 +1,4 @@
-"""The state of a lab's tenants, for 'lab tenant list', 'status' and 'connect'. Changes nothing."""
+"""The state of a lab's tenants, for 'kailab tenant list', 'status' and 'connect'. Changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
 from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
-from lab.operations.engine import engine_for
+from lab.operations.engine import observe
 from lab.operations.planning import cluster_steps
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.session.lab import Lab
@@ -94,7 +94,7 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
     found = states(lab, names)
     every = cluster_steps(lab.spec, lab.node_image, lab.session.supply.own_node)
     mine = {one.spec.name: [step for step in every if step.id.partition(":")[2] == one.spec.name] for one in found}
-    seen = engine_for(lab, [step for steps in mine.values() for step in steps], partial=True).observe()
+    seen = observe(lab, [step for steps in mine.values() for step in steps], partial=True)
     return tuple(
         TenantStatus(one, tuple((step.id, step.title, seen[step.id]) for step in mine[one.spec.name])) for one in found
     )
@@ -105,7 +105,7 @@ def find(spec: LabSpec, name: str) -> TenantSpec:
     found = next((tenant for tenant in spec.tenants if tenant.name == name), None)
     if found is None:
         known = ", ".join(tenant.name for tenant in spec.tenants) or "none"
-        raise NoLab(f"lab {spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab tenant list")
+        raise NoLab(f"lab {spec.name!r} has no tenant {name!r} (tenants: {known})", fix="kailab tenant list")
     return found
 
 
@@ -114,7 +114,7 @@ def kubeconfig(lab: Lab, name: str) -> Path:
     find(lab.spec, name)
     path = lab.paths.tenant_kubeconfig(name)
     if not path.exists():
-        again = "lab tenant add" if name in lab.session.added_names else "lab up"
+        again = "kailab tenant add" if name in lab.session.added_names else "kailab up"
         raise NoLab(f"tenant {name!r} has no kubeconfig: it did not come up", fix=f"'{again}' continues with it")
     return path
 

@@ -110,11 +110,11 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
 
 
 def _note_lab_file(lab: Lab, name: str) -> None:
-    """Emit a notice when the next 'lab up' with the lab file could undo the change."""
+    """Emit a notice when the next 'kailab up' with the lab file could undo the change."""
     lab.session.refresh()
     if name not in lab.session.added_names:
         version = find(lab.spec, name).kai_version
-        text = f"tenant {name} now has KAI {version}: a lab file with another version changes it at the next 'lab up'"
+        text = f"tenant {name} now has KAI {version}: a lab file with another version changes it at the next kailab up"
         lab.bus.emit(Notice("info", text))
 
 
@@ -122,5 +122,5 @@ def _refused(name: str, why: tuple[str, ...]) -> SpecError:
     return SpecError(
         f"Tenant {name} cannot be changed: {why[0]}",
         evidence=why[1:],
-        fix=f"see lab tenant status {name}, or add another tenant with that version: lab tenant add",
+        fix=f"see kailab tenant status {name}, or add another tenant with that version: kailab tenant add",
     )

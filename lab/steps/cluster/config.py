@@ -59,6 +59,11 @@ def kind_config(
         config["networking"]["disableDefaultCNI"] = True
         dns = {"kind": "ClusterConfiguration", "dns": {"imageTag": COREDNS_TAG}}
         config["kubeadmConfigPatches"].append(yaml.safe_dump(dns))
+    if spec.cluster.control_planes == 1:
+        # nobody else leads: a restarted component need not wait until the lease of its dead self has expired
+        alone = {"extraArgs": {"leader-elect": "false"}}
+        patch = {"kind": "ClusterConfiguration", "controllerManager": alone, "scheduler": alone}
+        config["kubeadmConfigPatches"].append(json.dumps(patch))
     if pools:
         config["containerdConfigPatches"].append((assets("kind") / "gpu" / "containerd-nvidia.toml").read_text())
     if old_cgroups:

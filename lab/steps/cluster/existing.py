@@ -133,7 +133,7 @@ class ExistingCluster(LabStep):
     def effects(self) -> tuple[Effect, ...]:
         file, context = _named(self.spec)
         what = f"copy of context {context} of {file} in the lab's state directory; {file} is not touched"
-        return (Effect("lab", what, "lab down"),)
+        return (Effect("lab", what, "kailab down"),)
 
     def observe(self, ctx: LabContext) -> Observed:
         if not ctx.paths.kubeconfig.exists():
@@ -156,7 +156,7 @@ class ExistingCluster(LabStep):
 
     def verify(self, ctx: LabContext) -> None:
         if not ctx.cluster().healthy():
-            raise ApiFailed(f"the API server {ctx.cluster().server} does not answer /readyz", fix="lab up")
+            raise ApiFailed(f"the API server {ctx.cluster().server} does not answer /readyz", fix="kailab up")
 
     def undo(self, ctx: LabContext) -> None:
         """Delete what killed tests left; the other steps have removed their objects. Waits for namespaces that end.

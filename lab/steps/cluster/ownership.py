@@ -58,7 +58,7 @@ def name_taken(lab: str, nodes: Sequence[str]) -> NameTaken:
     return NameTaken(
         f"{len(nodes)} node containers named after lab {lab!r} belong to another user or state directory",
         evidence=nodes,
-        fix=f"rename your lab with --name, or remove leftovers of your own with 'lab down --name {lab}'",
+        fix=f"rename your lab with --name, or remove leftovers of your own with 'kailab down --name {lab}'",
     )
 
 

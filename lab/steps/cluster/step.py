@@ -21,6 +21,7 @@ from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps.cluster.config import VOLUMES, kind_config, shape
 from lab.steps.cluster.ownership import is_of_labs, owner_mounts, refuse_foreign_nodes
+from lab.steps.cluster.pausing import thaw
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, baked, mark_used
 from lab.tools.container import Container
@@ -42,9 +43,10 @@ class KindCluster(LabStep):
 
     def effects(self) -> tuple[Effect, ...]:
         nodes = self.spec.cluster.control_planes + self.spec.cluster.workers
+        create = f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)"
         return (
-            Effect("lab", f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)", "lab down"),
-            Effect("lab", "kubeconfig in the lab's state directory; yours is not touched", "lab down"),
+            Effect("lab", create, "kailab down"),
+            Effect("lab", "kubeconfig in the lab's state directory; yours is not touched", "kailab down"),
         )
 
     def observe(self, ctx: LabContext) -> Observed:
@@ -56,6 +58,8 @@ class KindCluster(LabStep):
             return Observed.drifted("an earlier creation did not finish", ["will be created again"])
         if recorded.get("shape") != shape(self.spec, self.image):
             return Observed.drifted("created from another lab file", ["nodes, node image or GPU mode differ"])
+        if ctx.paths.paused.exists() or any(node.state == "paused" for node in nodes):
+            return Observed.drifted("paused", ["its nodes are frozen"])
         if stopped := [node.name for node in nodes if node.state != "running"]:
             return Observed.drifted("stopped", [f"{name} is not running" for name in stopped])
         if not ctx.paths.kubeconfig.exists():
@@ -72,7 +76,7 @@ class KindCluster(LabStep):
             if recorded.get("shape") != wanted:
                 raise LabError(
                     f"cluster {ctx.kind_name} runs with another shape (nodes, node image or GPU mode)",
-                    fix=f"lab down --name {self.spec.name}, then re-run lab up; or rename the new lab with --name",
+                    fix=f"kailab down --name {self.spec.name}, then kailab up; or rename the new lab with --name",
                 )
             self._start(ctx, kind)
             return
@@ -107,25 +111,30 @@ class KindCluster(LabStep):
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=wanted)
 
     def _start(self, ctx: LabContext, kind: Kind) -> None:
-        """Start the nodes of a stopped lab in the order of their creation, so that they keep their addresses."""
-        stopped = [node for node in ctx.nodes() if node.state != "running"]
+        """Start the nodes of a stopped lab in the order of their creation, so that they keep their addresses.
+
+        Those of a paused lab continue.
+        """
+        stopped = [node for node in ctx.nodes() if node.state not in ("running", "paused")]
         if stopped:
             ctx.notice(f"the lab was stopped: restarting {len(stopped)} node containers")
         for node in stopped:
             ctx.progress(f"starting {node.name}")
             ctx.engine.call("start", node.name)
+        if thaw(ctx):
+            ctx.notice("the lab was paused: its nodes continue")
         if not ctx.paths.kubeconfig.exists():
             kind.export(ctx.kind_name, ctx.paths.kubeconfig)
         cluster = ctx.cluster()
         if not cluster.poll(cluster.healthy, timeout=_API_SECONDS, interval=0.3):
             raise ApiFailed(
                 f"the API server of {ctx.kind_name} did not answer within {_API_SECONDS:.0f} s of its start",
-                fix=f"docker logs {ctx.kind_name}-control-plane, or lab down and lab up",
+                fix=f"docker logs {ctx.kind_name}-control-plane, or kailab down and kailab up",
             )
 
     def verify(self, ctx: LabContext) -> None:
         if not ctx.cluster().healthy():
-            raise ApiFailed(f"the API server of {ctx.kind_name} does not answer /readyz", fix="lab logs")
+            raise ApiFailed(f"the API server of {ctx.kind_name} does not answer /readyz", fix="kailab logs")
 
     @property
     def part_of(self) -> str:

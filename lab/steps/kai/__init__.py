@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lab.config import LabSpec
 from lab.kai.names import KAI_CHART
-from lab.steps.kai.adopted import AdoptedKai, find_kai
+from lab.steps.kai.adopted import AdoptedKai, AdoptedSettings, adopted_settings, find_kai
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_images
 
-__all__ = ["Kai", "charts", "find_kai", "images", "kai_steps", "wanted"]
+__all__ = ["AdoptedSettings", "Kai", "adopted_settings", "charts", "find_kai", "images", "kai_steps", "wanted"]
 
 
 def wanted(spec: LabSpec) -> bool:

@@ -41,7 +41,7 @@ def remove(ctx: LabContext, lab: str, line: VersionLine, step: str) -> None:
             evidence=theirs,
             fix="delete these queues, or keep KAI: remove the label kailab from namespace "
             f"{NAMESPACE} ({cluster.kubectl('label', 'namespace', NAMESPACE, f'{OWNER_LABEL}-')}), then run"
-            " 'lab down' again",
+            " 'kailab down' again",
         )
     if ("release", RELEASE) in mine:
         # their owner references delete the operator's Deployments and webhooks

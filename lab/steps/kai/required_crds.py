@@ -39,7 +39,7 @@ def create(cluster: Cluster, line: VersionLine, lab: str) -> list[str]:
 
 
 def in_use(cluster: Cluster, line: VersionLine, names: Iterable[str], lab: str) -> list[str]:
-    """The CRDs that ``lab down`` must keep: another owner adopted them, or there are objects of their kind."""
+    """The CRDs that ``kailab down`` must keep: another owner adopted them, or there are objects of their kind."""
     used = []
     for name in names:
         crd = cluster.get(_CRD, name) if name in line.needs_crds else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, namespace_labels, tenant_namespace
+from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
@@ -39,8 +41,8 @@ from lab.steps.kai.values import (
     release_values,
 )
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
-from lab.steps.pull_secrets import copy_pull_secrets
 from lab.steps.queues import KIND as QUEUE
+from lab.supply.pull_secrets import copy_pull_secrets
 from lab.tools.helm import Helm
 
 __all__ = ["NAMESPACE", "RELEASE", "RESERVATIONS", "Kai"]
@@ -57,7 +59,7 @@ _CONFIG = ("Config.kai.scheduler", "kai-config")
 
 @dataclass(frozen=True)
 class Kai(LabStep):
-    """KAI on the lab's own cluster. ``lab up`` also finishes a change of its version that was killed."""
+    """KAI on the lab's own cluster. ``kailab up`` also finishes a change of its version that was killed."""
 
     spec: LabSpec
     id: str = "kai"
@@ -84,8 +86,8 @@ class Kai(LabStep):
         what = f"{RELEASE} {self.spec.kai.version}, gpuSharing {'on' if self.spec.kai.gpu_sharing else 'off'}"
         crds = " and ".join(["KAI's CRDs", *self.line.needs_crds])
         return (
-            Effect("cluster", f"helm install {what}", "lab down"),
-            Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; {crds}; webhooks", "lab down"),
+            Effect("cluster", f"helm install {what}", "kailab down"),
+            Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; {crds}; webhooks", "kailab down"),
         )
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
@@ -114,7 +116,7 @@ class Kai(LabStep):
             return Observed.drifted(f"CRDs that its operator needs are missing: {', '.join(missing)}")
         if gone := (*helm_release.missing_objects(cluster, release), *self._missing(cluster)):
             return Observed.drifted("objects are missing", gone)
-        if down := self._unavailable(cluster):
+        if down := self._unavailable(ctx, cluster):
             return Observed.drifted(f"not Available: {', '.join(down)}")
         if are_left(cluster, self.line):
             return Observed.drifted("a start of its binder was killed and has left placeholders of GPU groups")
@@ -205,7 +207,7 @@ class Kai(LabStep):
 
     def verify(self, ctx: LabContext) -> None:
         cluster = ctx.cluster()
-        if down := self._unavailable(cluster):
+        if down := self._unavailable(ctx, cluster):
             raise StepFailed(
                 f"KAI's deployments are not Available: {', '.join(down)}",
                 fix=cluster.kubectl("describe", "pods", "-n", NAMESPACE),
@@ -214,7 +216,7 @@ class Kai(LabStep):
         if sharded and cluster.get(*_SHARD) is None:
             raise StepFailed(
                 "SchedulingShard default is missing, so KAI has no scheduler",
-                fix="run 'helm uninstall kai-scheduler -n kai-scheduler', then re-run 'lab up'",
+                fix="run 'helm uninstall kai-scheduler -n kai-scheduler', then re-run 'kailab up'",
             )
         ctx.progress("waiting for the webhooks")
         wait_for_webhooks(cluster, self.spec.name, self.line, kai_values(self.spec), _WEBHOOK_SECONDS)
@@ -307,10 +309,11 @@ class Kai(LabStep):
         return frozenset(kai_images(self.spec.model_copy(update={"kai": kai}))) - {*kai_images(self.spec)}
 
     def _wait(self, ctx: LabContext, cluster: Cluster, outdated: frozenset[str]) -> None:
-        expected = set(kai_deployments(self.spec))
+        expected, starts = set(kai_deployments(self.spec)), ctx.node_starts()
+        helm_release.restart_crashed(cluster, NAMESPACE)
 
         def up(pods: list[dict[str, Any]]) -> bool:
-            ready = {labels_of(pod["metadata"]).get("app", "") for pod in pods if is_ready(pod)}
+            ready = _ready_apps(pods, starts)
             ctx.progress("waiting for components", len(expected & ready), len(expected))
             return expected <= ready
 
@@ -331,10 +334,17 @@ class Kai(LabStep):
             what=f"KAI's components run version {self.spec.kai.version}",
         )
 
-    def _unavailable(self, cluster: Cluster) -> list[str]:
+    def _unavailable(self, ctx: LabContext, cluster: Cluster) -> list[str]:
+        """Deployments that are not Available, or whose pods have not become Ready since their node's last start."""
         found = [d for d in cluster.list("Deployment", NAMESPACE) if parts(d)[1].get("replicas") != 0]
         ready = {d["metadata"]["name"] for d in found if is_ready(d)}
+        ready &= _ready_apps(cluster.list("Pod", NAMESPACE), ctx.node_starts())
         return [name for name in kai_deployments(self.spec) if name not in ready]
+
+
+def _ready_apps(pods: Iterable[dict[str, Any]], starts: Mapping[str, datetime]) -> set[str]:
+    """Label ``app`` of the pods that are Ready since their node's last start: KAI's Deployments have those names."""
+    return {pod.labels.get("app", "") for pod in map(PodView.of, pods) if pod.ready_since(starts)}
 
 
 def _exists(cluster: Cluster, kind: str, name: str) -> bool:

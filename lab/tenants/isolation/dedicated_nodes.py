@@ -16,10 +16,11 @@ from lab.config import LabSpec
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
-from lab.gpu.pools import node_name
+from lab.gpu.pools import SIMULATED_LABEL, node_name
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.access_review import Permission
 from lab.kube.retry import retry
+from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import NodeView, PodView
@@ -119,12 +120,12 @@ class TenantNodes(LabStep):
             refuse_unfit_nodes(self.spec, ctx)
         nodes, added = _nodes(cluster), self._added_tenants(cluster)
         if missing := [name for name in wanted if name not in nodes]:
-            raise LabError(f"the lab has no node {', '.join(missing)}", fix="run 'lab up', which starts stopped nodes")
+            raise LabError(f"the lab has no node {', '.join(missing)}", fix="'kailab up' starts stopped nodes")
         for name, tenant in wanted.items():
             if other := next((mark for mark in _marks(nodes[name]) if mark in added), ""):
                 raise LabError(
                     f"the lab file assigns node {name} to tenant {tenant}, but it is dedicated to tenant {other}",
-                    fix=f"run 'lab tenant remove {other}', or assign other nodes to {tenant}",
+                    fix=f"run 'kailab tenant remove {other}', or assign other nodes to {tenant}",
                 )
         for name, owner, _ in list(self._differences(nodes, added, _claims(ctx))):
             _mark(ctx, name, owner)
@@ -134,7 +135,7 @@ class TenantNodes(LabStep):
             raise StepFailed(
                 "pods of others hold GPUs on a dedicated node: the tenant would assign these GPUs a second time",
                 evidence=pods,
-                fix="delete these pods, then run 'lab up' again; new ones go to other nodes",
+                fix="delete these pods, then run 'kailab up' again; new ones go to other nodes",
             )
         if diff := self.observe(ctx).diff:
             raise StepFailed(
@@ -164,7 +165,7 @@ class TenantNodes(LabStep):
                 yield name, None, f"{name}: still marked for {', '.join(marks)}, to which it is not assigned"
 
     def _added_tenants(self, cluster: Cluster) -> set[str]:
-        """Running tenants that 'lab tenant add' made and the lab file does not have: they keep their nodes."""
+        """Running tenants that 'kailab tenant add' made and the lab file does not have: they keep their nodes."""
         prefix = tenant_namespace("")
         names = {space["metadata"]["name"] for space in cluster.list("Namespace")}
         running = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
@@ -214,10 +215,8 @@ def _mark(ctx: LabContext, name: str, tenant: str | None) -> None:
     """
 
     cluster, labels = ctx.cluster(), {NODE_LABEL: tenant}
-    if not ctx.spec.cluster.own:
-        labels[OWNER_LABEL] = ctx.spec.name if tenant else None
-        if tenant:
-            ctx.journal.owns(CLAIM, name, TenantNodes.id, tenant=tenant)
+    if tenant and not ctx.spec.cluster.own:
+        ctx.journal.owns(CLAIM, name, TenantNodes.id, tenant=tenant)
 
     def once() -> None:
         node = cluster.get("Node", name)
@@ -225,6 +224,9 @@ def _mark(ctx: LabContext, name: str, tenant: str | None) -> None:
             return
         others = [t for t in node.get("spec", {}).get("taints") or [] if t.get("key") != NODE_LABEL]
         own = [{"key": NODE_LABEL, "value": tenant, "effect": _EFFECT}] if tenant else []
+        if not ctx.spec.cluster.own:
+            stays = tenant or SIMULATED_LABEL in labels_of(node["metadata"])
+            labels[OWNER_LABEL] = ctx.spec.name if stays else None
         meta = {"resourceVersion": node["metadata"].get("resourceVersion"), "labels": labels}
         cluster.patch("Node", name, {"metadata": meta, "spec": {"taints": [*others, *own]}})
 

@@ -56,7 +56,7 @@ class Isolation(LabStep):
 
     def effects(self) -> tuple[Effect, ...]:
         label = f"label namespace {_DEFAULT} {HOST_KAI_LABEL}=host; label yours where KAI is to schedule"
-        return (*(Effect("cluster", measure.how, "lab down") for measure in MEASURES), Effect("cluster", label))
+        return (*(Effect("cluster", measure.how, "kailab down") for measure in MEASURES), Effect("cluster", label))
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         return tuple(admission_policy.documents(self.spec.name))
@@ -101,7 +101,7 @@ class Isolation(LabStep):
             lambda: self._missing(cluster), until=operator.not_, timeout=_SETTLE_SECONDS, interval=0.5
         )
         if missing:
-            fix = "run 'lab up' again"
+            fix = "run 'kailab up' again"
             if missing[0].measure is NAMESPACE_OPT_IN:
                 log = cluster.kubectl("logs", "-n", self.line.namespace, "deployment/kai-operator")
                 fix = f"{fix}; if it fails again, read why KAI's operator does not apply its Config: {log}"

@@ -20,8 +20,10 @@ from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import PodView
 from lab.snapshot.node_info import NodeInfo, read_node_infos
 from lab.snapshot.pod_info import PodInfo
+from lab.supply.published import pulled_from
 from lab.text import count
-from lab.workloads.pods import cpu_pod
+from lab.workloads.namespace import as_cluster_has
+from lab.workloads.pods import IMAGE, cpu_pod
 from lab.workloads.temporary import owner_labels
 
 _NAMESPACE = "default"
@@ -51,7 +53,7 @@ class GpuReleaseCheck:
         wanted = list(self._wanted())
         for node, what, pod in wanted:
             if lacking := _lacking(infos.get(node), PodInfo.of(pod)):
-                raise WaitTimeout(f"no room for a pod with {what} on {node}: {lacking}", fix="check with 'lab gpus'")
+                raise WaitTimeout(f"no room for a pod with {what} on {node}: {lacking}", fix="check with 'kailab gpus'")
         for _, _, pod in wanted:
             self._names.append(pod["metadata"]["name"])
             self.cluster.create(pod)
@@ -113,7 +115,14 @@ class GpuReleaseCheck:
             container["resources"].setdefault(side, {}).update(resources or {})
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         pod["spec"]["tolerations"] = [{"key": NODE_LABEL, "operator": "Exists", "effect": "NoSchedule"}]
-        return pod
+        return self._fitted(pod)
+
+    def _fitted(self, pod: dict[str, Any]) -> dict[str, Any]:
+        """The pod with the image that a cluster of others pulls; namespace ``default`` has the pull secrets."""
+        if self.spec.cluster.own:
+            return pod
+        supply = self.spec.supply
+        return as_cluster_has(pod, None, pulled_from(IMAGE, supply.mirrors), supply.pull_secrets)
 
 
 def _lacking(info: NodeInfo | None, pod: PodInfo) -> str:

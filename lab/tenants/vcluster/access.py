@@ -62,7 +62,7 @@ def claim_port(ctx: LabContext, name: str) -> Endpoint:
         if spare is None:
             raise LabError(
                 f"no published port is left for tenant {name} ({len(ports)} are in use)",
-                fix="recreate the cluster, since kind fixes its ports at creation: 'lab down', then 'lab up'",
+                fix="recreate the cluster, since kind fixes its ports at creation: 'kailab down', then 'kailab up'",
             )
         ctx.journal.owns("port", name, ctx.step, **spare.facts)
         ctx.journal.released("port", spare.name)
@@ -89,7 +89,7 @@ def _endpoint(owned: Owned) -> Endpoint:
     except (KeyError, ValueError) as error:
         raise LabError(
             f"the journal's entry for {owned.kind} {owned.name} is damaged: {dict(owned.facts)}",
-            fix="run 'lab down', then 'lab up'",
+            fix="run 'kailab down', then 'kailab up'",
         ) from error
 
 

@@ -40,12 +40,12 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
     Raises:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
-    inside = ctx.tenant(name)
+    inside, starts = ctx.tenant(name), ctx.node_starts()
     for left in reversed(range(ATTEMPTS)):
         try:
             inside.wait(
                 "Pod",
-                lambda pods: any(helm_release.pods_ready([pod]) for pod in pods),
+                lambda pods: any(PodView.of(pod).ready_since(starts) for pod in pods),
                 namespace=NAMESPACE,
                 labels=SELECTOR,
                 timeout=SECONDS,

@@ -54,7 +54,7 @@ def namespace_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Int
     """Delete the tenant's namespace on the host, as a user might by mistake; Kubernetes must finish the deletion."""
     host = own.lab.cluster
     if host.get("Namespace", own.namespace) is None:
-        raise LabError(f"Namespace {own.namespace} does not exist and cannot be deleted", fix="lab tenant status")
+        raise LabError(f"Namespace {own.namespace} does not exist and cannot be deleted", fix="kailab tenant status")
     host.delete("Namespace", own.namespace)
     yield lambda: None
     host.wait(

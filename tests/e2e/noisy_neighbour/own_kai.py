@@ -56,7 +56,7 @@ class OwnKai:
         return tenant_context(self.lab.context(step), self.tenant)
 
     def repair(self, new_workloads: Callable[[str], WorkloadNamespace]) -> None:
-        """Repair the tenant with its steps of ``lab up``, and verify that its KAI schedules a pod.
+        """Repair the tenant with its steps of ``kailab up``, and verify that its KAI schedules a pod.
 
         A control plane without a volume starts empty after its pod was deleted: then KAI and queues are created again
         too. Raises LabError.

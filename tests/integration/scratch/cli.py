@@ -1,4 +1,4 @@
-"""The ``lab`` command on a scratch host."""
+"""The ``kailab`` command on a scratch host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.scratch.host import ScratchHost, environment
 
 
 class ScratchCli(Cli):
-    """The ``lab`` command on a scratch host; ``root`` is a new directory below the host's home.
+    """The ``kailab`` command on a scratch host; ``root`` is a new directory below the host's home.
 
     ``file`` has the lab file.
     """

@@ -1,4 +1,4 @@
-"""``lab doctor``: choice of lab file and lab, exit codes, text and JSON."""
+"""``kailab doctor``: choice of lab file and lab, exit codes, text and JSON."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def check(rule: str, title: str, severity: Severity, what: str, fix: str = "", f
 
 
 GOOD = check("memory", "memory", "ok", "16 GiB")
-BAD = check("nvidia", "NVIDIA GPU", "error", "Docker's default runtime is runc", "lab up --yes", "nvidia-runtime")
+BAD = check("nvidia", "NVIDIA GPU", "error", "Docker's default runtime is runc", "kailab up --yes", "nvidia-runtime")
 PATH = (
     check("gpu-path.devices", "worker: device nodes", "ok", "/dev/nvidia0"),
-    check("gpu-path.handler", "worker: containerd handler", "error", "containerd has no handler nvidia", "lab down"),
+    check("gpu-path.handler", "worker: containerd handler", "error", "containerd has no handler nvidia", "kailab down"),
 )
 FOUND = match([Evidence("node", "kailab-demo-worker", "containerd has no handler nvidia")])
 
@@ -50,6 +50,7 @@ class Stage:
         self.diagnosed: list[str] = []
         monkeypatch.setattr("lab.cli.doctor.examine", self._examine)
         monkeypatch.setattr("lab.cli.doctor.diagnose", self._diagnose)
+        monkeypatch.setattr("lab.cli.doctor.with_ways", lambda spec, findings: findings)
         monkeypatch.setattr(Lab, "attach", self._attach)
 
     def _examine(self, run: object, spec: LabSpec) -> Examined:
@@ -122,7 +123,7 @@ def test_missing_requirement_is_exit_code_4(stage: Stage) -> None:
     stage.findings = (GOOD, BAD)
     done = run("--profile", "gpu")
     assert done.exit_code == 4
-    assert "lab up --yes" in done.output
+    assert "kailab up --yes" in done.output
     assert "docker-default-runtime" in done.output
 
 
@@ -217,8 +218,8 @@ def test_machine_checks_have_a_line_each_and_counts() -> None:
     assert [line.rstrip() for line in stream.getvalue().splitlines()] == [
         " ✓  memory      16 GiB",
         " ✗  NVIDIA GPU  Docker's default runtime is runc",
-        "               → lab up --yes",
+        "               → kailab up --yes",
         "",
         "1 passed, 1 failed",
-        "→ lab up --yes applies the known fixes",
+        "→ kailab up --yes applies the known fixes",
     ]

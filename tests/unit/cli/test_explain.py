@@ -1,4 +1,4 @@
-"""``lab explain``: options, exit codes, text and JSON; and snapshots of a lab's clusters."""
+"""``kailab explain``: options, exit codes, text and JSON; and snapshots of a lab's clusters."""
 
 from __future__ import annotations
 
@@ -244,7 +244,8 @@ def test_text_of_a_finding() -> None:
     assert "✗ no node has as many GPUs as Pod team/p wants on one node" in lines
     assert "  nodes.gpus" in lines
     assert "  | node worker-1: has 2 GPUs, the pod wants 3" in lines
-    assert lines[-1].startswith("  → next: ask for fewer GPUs per pod")
+    assert lines[-2].startswith("  → next: ask for fewer GPUs per pod")
+    assert lines[-1] == "more about a rule: kailab lint --explain nodes.gpus"
 
 
 def test_text_without_a_finding_names_unread_kinds() -> None:
@@ -252,7 +253,7 @@ def test_text_without_a_finding_names_unread_kinds() -> None:
     scene.pending(ago=1)
     scene.absent.add("Event")
     lines = drawn(120, render_explained, scene.explain())
-    assert "! no rule explains it: lab logs collects events, objects and logs" in lines
+    assert "! no rule explains it: kailab logs collects events, objects and logs" in lines
     assert lines[-1].startswith("! not read: Event; rules that need it were skipped")
 
 

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 
 from lab.cli.app import app
 from lab.config import LabSpec, load_profile
-from lab.host import HostFacts, build_fixes
-from lab.host.facts import OsFacts
-from lab.operations import planning
+from lab.host.facts import HostFacts, OsFacts
+from lab.host.fixes import build_fixes
 from lab.operations.planning import build_plan
 from lab.serialization import to_json
 from lab.steps.host import HostReady
@@ -50,16 +49,16 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 
 def printed(*words: str) -> str:
     """The output of a command that needs no lab."""
-    done = CliRunner().invoke(app, list(words), terminal_width=100, prog_name="lab", env={"COLUMNS": "100"})
+    done = CliRunner().invoke(app, list(words), terminal_width=100, prog_name="kailab", env={"COLUMNS": "100"})
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
 @pytest.mark.parametrize(
-    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "lab"
+    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "kailab"
 )
 def test_help_is_as_recorded(words: tuple[str, ...]) -> None:
-    assert_golden(f"help/{'-'.join(('lab', *words))}.txt", printed(*words, "--help"))
+    assert_golden(f"help/{'-'.join(('kailab', *words))}.txt", printed(*words, "--help"))
 
 
 @pytest.mark.parametrize(
@@ -101,20 +100,16 @@ def test_plan_of_a_profile_is_as_recorded(profile: str, runner: FakeRunner, monk
     assert_golden(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
 
 
-@pytest.mark.parametrize(
-    ("source", "library", "fixes"),
-    [("build", Path(), ["install build tools"]), ("bundle", Path(), []), ("bundle", None, ["install build tools"])],
-)
+@pytest.mark.parametrize(("source", "fixes"), [("build", ["install build tools"]), ("bundle", []), ("registry", [])])
 def test_only_a_plan_that_builds_installs_build_tools(
-    source: str, library: Path | None, fixes: list[str], runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+    source: str, fixes: list[str], runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine without a network or a compiler uses a bundle as it is."""
+    """A machine without a compiler uses a bundle or registries as it is: the simulated NVML needs none of its own."""
     monkeypatch.setattr(Chooser, "choose", lambda _, items: {item: Choice(item, source, "") for item in items})
     spec = resolved("minimal").model_copy(update={"scheduler": "default"})
     supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
     monkeypatch.setattr(Supply, "identity", lambda _, item: item.name)
     monkeypatch.setattr(Supply, "made_here", lambda *_: True)
-    monkeypatch.setattr(planning, "library_at_hand", lambda _: library)
     host = HostReady((), build_fixes(HostFacts(OsFacts("debian"))))
     plan = build_plan(spec, supply, host, no_kai="", notices=(), facts={})
     assert [effect.what.partition(":")[0] for effect in plan.host_effects] == fixes
@@ -122,7 +117,7 @@ def test_only_a_plan_that_builds_installs_build_tools(
 
 
 @pytest.mark.parametrize(
-    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "lab"
+    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "kailab"
 )
 def test_help_of_groups_matches_help_of_commands(words: tuple[str, ...]) -> None:
     """Groups keep a help line for each command, so that a group's help imports none of them."""

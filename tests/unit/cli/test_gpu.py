@@ -1,4 +1,4 @@
-"""``lab gpu``: its output, and its calls to the lab."""
+"""``kailab gpu``: its output, and its calls to the lab."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_failed_gpu_can_be_healed(up: FakeLab) -> None:
     node = up.world.nodes[WORKERS[1]]
     up.world.api.cluster.meanwhile = lambda: up.world.offer(WORKERS[1], 1 if failures_in(node.conf) else 2)
     output = run("fail", "worker2/1", "--xid", "94")
-    assert output == "worker2/1: XID 94, contained ECC error; next: lab gpu heal worker2/1\n"
+    assert output == "worker2/1: XID 94, contained ECC error; next: kailab gpu heal worker2/1\n"
     assert failures_in(node.conf) == {1: Health(94)}
     up.world.api.remove("Pod")
 

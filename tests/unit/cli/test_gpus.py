@@ -1,4 +1,4 @@
-"""``lab gpus`` and ``lab report``: options, output, and choice of the cluster."""
+"""``kailab gpus`` and ``kailab report``: options, output, and choice of the cluster."""
 
 from __future__ import annotations
 

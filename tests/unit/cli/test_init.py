@@ -1,4 +1,4 @@
-"""``lab init``: the file, what it prints, and which options go together."""
+"""``kailab init``: the file, what it prints, and which options go together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lab.cli import init
-from lab.config import load_spec
+from lab.config import load_spec, schema
 from lab.errors import SpecError
 from tests.support.existing_cluster import existing_cluster, kubeconfig
 
@@ -36,15 +36,28 @@ def refusal(*words: str) -> SpecError:
 
 def test_a_profile_with_another_name(here: Path) -> None:
     done = run("--profile", "minimal", "--name", "mine", "--out", "small.yaml")
-    assert done.stdout == "wrote small.yaml; next: lab plan -f small.yaml\n"
+    assert done.stdout == "wrote small.yaml; next: kailab plan -f small.yaml\n"
     assert load_spec(here / "small.yaml", (), {}).name == "mine"
+
+
+def test_editors_find_the_schema_beside_the_file(here: Path) -> None:
+    run("--out", "small.yaml")
+    assert (here / "small.yaml").read_text().startswith("# yaml-language-server: $schema=lab.schema.json\n")
+    assert json.loads((here / "lab.schema.json").read_text()) == schema()
+
+
+@pytest.mark.parametrize(("content", "kept"), [('{"$id": "urn:kailab:lab-file"}', False), ("of others", True)])
+def test_schema_of_others_stays_and_an_older_one_is_renewed(here: Path, content: str, kept: bool) -> None:
+    (here / "lab.schema.json").write_text(content)
+    assert run().exit_code == 0
+    assert ((here / "lab.schema.json").read_text() == content) == kept
 
 
 def test_a_cluster_that_exists_is_shown_and_written(here: Path) -> None:
     done = run("--existing", "--kubeconfig", "config", "--context", "farm", "--name", "mine")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("Cluster of context ")
-    assert done.stdout.endswith("wrote lab.yaml; next: lab plan -f lab.yaml\n")
+    assert done.stdout.endswith("wrote lab.yaml; next: kailab plan -f lab.yaml\n")
     spec = load_spec(here / "lab.yaml", (), {})
     assert (spec.name, spec.cluster.kubeconfig) == ("mine", here / "config")
 

@@ -1,4 +1,4 @@
-"""``lab lint``: text, JSON and exit codes."""
+"""``kailab lint``: text, JSON and exit codes."""
 
 from __future__ import annotations
 

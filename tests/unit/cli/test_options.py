@@ -8,9 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli import kubeconfig, logs, status
+from lab.cli.app import app
 from lab.cli.options import warn_about_kai
-from lab.errors import NoLab
+from lab.errors import LabError, NoLab
 from lab.session.session import Session
+from lab.supply import Supply
 
 
 @pytest.mark.parametrize("command", [status, logs, kubeconfig], ids=["status", "logs", "kubeconfig"])
@@ -52,3 +54,34 @@ def test_kubernetes_that_kai_is_not_validated_with_is_stated(capsys: pytest.Capt
 def test_other_versions_of_kai_are_not_stated(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     warn_about_kai(version)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("can-run none.yaml", "none.yaml: cannot be read"),
+        ("can-run none.yaml --snapshot saved.json.gz", "none.yaml: cannot be read"),
+        ("tenant compare a b -f none.yaml", "none.yaml: cannot be read"),
+        ("tenant add a -f none.yaml", "none.yaml"),
+        ("tenant add a --values none.yaml", "none.yaml"),
+        ("tenant remove a --grace soon", "--grace soon: must be 'own' or seconds"),
+        ("explain team/p --html page.html", "--html: only 'kailab explain queue' writes a page"),
+        ("explain --all --html page.html", "--html: only 'kailab explain queue' writes a page"),
+        ("status -f none.yaml", "none.yaml"),
+        ("verify --kubeconfig none.yaml", "--kubeconfig none.yaml: no such file"),
+        ("bundle create --out made --profile cpu", "made already exists"),
+    ],
+)
+def test_arguments_are_checked_before_a_lab_is_looked_for_or_anything_is_built(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(*_: object) -> None:
+        raise AssertionError("the arguments come first")
+
+    monkeypatch.chdir(tmp_path)
+    Path("made").mkdir()
+    monkeypatch.setattr(Session, "attached", too_late)
+    monkeypatch.setattr(Supply, "path", too_late)
+    error = CliRunner().invoke(app, words.split()).exception
+    assert isinstance(error, LabError), error
+    assert message in str(error)

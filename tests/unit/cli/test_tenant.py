@@ -1,4 +1,4 @@
-"""``lab tenant``: options, output and exit codes."""
+"""``kailab tenant``: options, output and exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 import lab.operations.tenant.status
 import lab.session.lab
 from lab.cli.tenant import app as tenant_app
-from lab.cli.tenant.options import complete_tenant
 from lab.engine.milestones import Milestone
 from lab.engine.step import Effect, Observed
 from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
@@ -67,7 +66,7 @@ def state(**more: Any) -> TenantState:
 def test_add_creates_a_tenant_and_can_be_repeated(world: TenancyWorld) -> None:
     done = run("add", "team-b", "--mode", "default", "--gpus", "2", "--nodes", "worker2")
     assert "Tenant team-b is ready" in done.stdout
-    assert "lab tenant connect team-b -- kubectl get pods -A" in done.stdout
+    assert "kailab tenant connect team-b -- kubectl get pods -A" in done.stdout
     assert (world.lab().tenants[2].quota.gpus, world.lab().tenants[2].nodes) == (2, ("worker2",))
     again = json.loads(run("add", "team-b", "--mode", "default", "--gpus", "2", "--nodes", "worker2", "--json").stdout)
     assert (again["ok"], again["nodes"]) == (True, ["worker2"])
@@ -137,13 +136,6 @@ def test_missing_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         replace_process(["k9s"], {})
 
 
-def test_completion_reads_saved_states_only(world: TenancyWorld) -> None:
-    assert complete_tenant("") == ["file", "ml"]
-    assert complete_tenant("m") == ["ml"]
-    LabPaths("demo").spec.write_text("{")
-    assert complete_tenant("") == []
-
-
 def shown(draw: Any, *args: Any, width: int = 200, terminal: bool = True) -> str:
     out = io.StringIO()
     draw(*args, Console(file=out, width=width, force_terminal=terminal, color_system=None, legacy_windows=False))
@@ -184,6 +176,6 @@ def test_status_of_a_ready_tenant_has_no_next_action() -> None:
 
 
 def test_changes_of_the_whole_lab_name_their_undo() -> None:
-    text = shown(render_changes, (Effect("cluster", "KAI is upgraded", "lab tenant remove"),))
+    text = shown(render_changes, (Effect("cluster", "KAI is upgraded", "kailab tenant remove"),))
     assert "Changes that affect the whole lab" in text
-    assert "undone by: lab tenant remove" in text
+    assert "undone by: kailab tenant remove" in text

@@ -6,15 +6,21 @@ import io
 import itertools
 import json
 import re
+import threading
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from lab.cli.tenant import compare as command
 from lab.compare.measure import Round, measure
 from lab.compare.model import Comparison, Side
 from lab.compare.text import figures, order_of_starts, pairs
+from lab.errors import LabError
 from lab.report.compare_page import compare_page, round_charts
 from lab.serialization import to_json
 from lab.ui.compare import comparison_lines, render_comparison
@@ -195,3 +201,17 @@ def test_gpu_bars_show_held_shares(comparison: Comparison) -> None:
     assert [(bar.state, bar.left, bar.width) for bar in first.bars] == [("own", 0, 50), ("others", 50, 25)]
     assert (first.words, second.words) == ("0.5 + 0.25", "1")
     assert "held by a" in first.note
+
+
+def test_comparison_is_printed_even_if_its_page_cannot_be_written(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("kind: Pod\n")
+    lab = SimpleNamespace(session=SimpleNamespace(cancel=threading.Event()))
+    monkeypatch.setattr(command.Lab, "attach", lambda name: lab)
+    monkeypatch.setattr(command, "compare_tenants", lambda *_, **__: comparison)
+    page = str(tmp_path / "missing" / "page.html")
+    done = CliRunner().invoke(command.app, ["a", "b", "-f", str(file), "--html", page, "--json"])
+    assert isinstance(done.exception, LabError)
+    assert json.loads(done.stdout)["order"] == "1A, 1B, 2B, 2A"

@@ -143,7 +143,7 @@ def test_errors_of_file_and_overrides_are_reported_together(file: Path) -> None:
         "  | lab.yaml:3: gpu.perNod: unknown key; perhaps you meant 'perNode'?\n"
         "  | --set scheduler=kia: must be 'auto', 'kai' or 'default', not 'kia'; perhaps you meant 'kai'?\n"
         "  | --set tenants.0.mode=none: must be 'host-kai', 'own-kai' or 'default', not 'none'\n"
-        "  next: correct the values named above; 'lab init' writes a lab file with every key explained"
+        "  next: correct the values named above; 'kailab init' writes a lab file with every key explained"
     )
 
 

@@ -1,4 +1,4 @@
-"""The shipped profiles, the output of 'lab init', and the JSON Schema."""
+"""The shipped profiles, the output of 'kailab init', and the JSON Schema."""
 
 from __future__ import annotations
 

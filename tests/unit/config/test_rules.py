@@ -52,6 +52,9 @@ TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
         existing(kai={"manage": "none"}, scheduler="default"),
         existing(budget={"gpus": 0.5}),
         existing(budget={}, gpu={"mode": "none"}),
+        existing(gpu={"mode": "simulated", "nodes": ["a", "b.example"], "image": "r/kailab:1"}),
+        existing(gpu={"mode": "simulated", "nodes": ["a"]}, kai={"gpuSharing": False}),
+        existing(gpu={"mode": "simulated", "nodes": ["a"]}, scheduler="default"),
         {"kai": {"manage": "none"}},
     ],
 )
@@ -123,6 +126,10 @@ def test_profiles_have_no_warnings(profile: str) -> None:
                 f"gpu.{key}: has no effect: the GPUs are the cluster's (provider 'existing')"
                 for key in ("perNode", "devices")
             ),
+        ),
+        (
+            existing(gpu={"mode": "simulated", "nodes": ["a"], "image": "r/kailab:1", "perNode": 4, "devices": 1}),
+            ("gpu.devices: has no effect: the GPUs are simulated (provider 'existing')",),
         ),
     ],
 )

@@ -20,7 +20,7 @@ def test_no_step_starts_after_cancel() -> None:
     assert record.cancelled
     assert not record.ok
     assert steps[2].verbs == []
-    with pytest.raises(Interrupted, match="lab up"):
+    with pytest.raises(Interrupted, match="kailab up"):
         record.raise_failure()
 
 

@@ -1,6 +1,6 @@
 """Evictions and fair shares of a real cluster: KAI 0.16.8, 8 simulated GPUs on 2 nodes, queues prod and research.
 
-Each file is a snapshot of ``lab explain evictions --save``, reduced to what the explanations read.
+Each file is a snapshot of ``kailab explain evictions --save``, reduced to what the explanations read.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def test_short_text_keeps_to_the_first_reasons() -> None:
     scene.add(pod("big", node="worker-1", ready=True, gpus=2), node("worker-2", gpus=0))
     scene.pending(queue="default-queue", gpus=1)
     lines = scene.explain().lines(most=1)
-    assert lines[-1] == "… and 2 more reasons: lab explain team/p"
+    assert lines[-1] == "… and 2 more reasons: kailab explain team/p"
     assert not any("nodes.gpus-taken" in line for line in lines)
 
 

@@ -116,3 +116,33 @@ def test_no_eviction_and_an_unknown_name() -> None:
 def test_an_event_without_annotations_is_read_by_its_message() -> None:
     made = scene().event(scene().objects["PodGroup"][0], "Evict", CONSOLIDATION)
     assert [one.action for one in explain_evictions(made.world).evictions] == ["consolidation"]
+
+
+def on_host(name: str, **more: Any) -> dict[str, Any]:
+    """A tenant's pod default/``name`` on the host."""
+    made = pod(f"{name}-x-default-x-blue", **more)
+    made["metadata"]["labels"]["vcluster.loft.sh/managed-by"] = "blue"
+    keys = {"object-name": name, "object-namespace": "default", "object-uid": f"inside-{name}"}
+    made["metadata"].setdefault("annotations", {}).update({f"vcluster.loft.sh/{key}": v for key, v in keys.items()})
+    return made
+
+
+def test_a_tenants_pod_is_found_on_the_host_by_its_name_there() -> None:
+    made = Scene().add(group("pg-p"), group("pg-q"), on_host("p-1"))
+    evicted(made, "preempt", f"Pod {SPACE}/p-x-default-x-blue was preempted by higher priority workload x/y")
+    evicted(made, "preempt", f"Pod {SPACE}/q was preempted by higher priority workload x/y", about="pg-q")
+    for subject in (Ref("Pod", "default", "p"), None):
+        (one,) = explain_evictions(made.world, subject, tenant="blue").evictions
+        assert one.pods == ("p-x-default-x-blue",)
+    assert explain_evictions(made.world, Ref("Pod", "default", "p"), tenant="blue").subject.endswith("of tenant blue")
+    assert not explain_evictions(made.world, tenant="red").evictions
+    with pytest.raises(NoSuchPod, match="other/p"):
+        explain_evictions(made.world, Ref("Pod", "other", "p"), tenant="blue")
+
+
+def test_a_workload_of_a_tenant_has_the_evictions_of_its_pods() -> None:
+    made = Scene().add(group("pg-p"), on_host("train-abcde"))
+    message = f"Pod {SPACE}/train-abcde-x-default-x-blue was preempted by higher priority workload x/y"
+    evicted(made, "preempt", message)
+    (one,) = explain_evictions(made.world, Ref("Job", "default", "train"), tenant="blue").evictions
+    assert one.pods == ("train-abcde-x-default-x-blue",)

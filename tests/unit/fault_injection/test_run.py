@@ -177,6 +177,9 @@ class Patches:
     def patch(self, kind: str, name: str, change: Any, namespace: str | None = None) -> None:
         self.done.append((name, change))
 
+    def create(self, obj: Any) -> None:
+        self.done.append((obj["metadata"]["name"], obj))
+
     def delete(self, kind: str, name: str, namespace: str | None = None, grace: int | None = None) -> None:
         self.done.append((name, "deleted"))
 
@@ -210,6 +213,30 @@ def test_tampering_changes_test_namespaces_only(scripts: Any, namespace: str, hi
     }
     scripts.tampering.evicted(cluster, "MODIFIED", pod)
     assert bool(cluster.done) is hit
+
+
+def test_over_packing_asks_for_one_gpu_for_all_fractions(scripts: Any) -> None:
+    cluster, act = Patches(), scripts.tampering.over_packed()
+
+    def half(name: str, namespace: str = "t-storm-1", **more: Any) -> dict[str, Any]:
+        meta = {"name": name, "namespace": namespace, "uid": name, "annotations": {"gpu-fraction": "0.5"}}
+        node = {"nodeSelector": {"kubernetes.io/hostname": "worker"}}
+        return {"metadata": meta, "spec": {"schedulerName": "kai-scheduler", "containers": [{}], **node, **more}}
+
+    act(cluster, "ADDED", half("elsewhere", "default"))
+    act(cluster, "ADDED", half("bound", nodeName="worker"))
+    act(cluster, "MODIFIED", half("a"))
+    assert cluster.done == []
+    for name in ("a", "b"):
+        act(cluster, "ADDED", half(name))
+    assert [(name, one["kind"], one["metadata"]["namespace"]) for name, one in cluster.done] == [
+        ("a", "BindRequest", "t-storm-1"),
+        ("b", "BindRequest", "t-storm-1"),
+    ]
+    first, second = (one["spec"] for _, one in cluster.done)
+    assert {**first, "podName": "b"} == second
+    assert (first["selectedNode"], len(first["selectedGPUGroups"])) == ("worker", 1)
+    assert first["receivedGPU"] == {"count": 1, "portion": "0.50"}
 
 
 def test_only_not_found_is_ignored(scripts: Any) -> None:

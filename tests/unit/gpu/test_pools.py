@@ -86,12 +86,14 @@ def test_kind_config_has_the_labels_of_the_pools() -> None:
     (mapped,) = control["extraPortMappings"]
     assert (mapped["hostPort"], mapped["containerPort"], mapped["listenAddress"]) == (1, 2, "127.0.0.1")
     assert config["networking"] == {"apiServerPort": 3, "disableDefaultCNI": True}
-    kubelet, volumes, etcd, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
+    kubelet, volumes, etcd, dns, alone = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
     assert (kubelet["kind"], kubelet["nodeStatusUpdateFrequency"]) == ("KubeletConfiguration", "2s")
     (mount,) = volumes["controllerManager"]["extraVolumes"]
     assert (mount["hostPath"], mount["mountPath"]) == (VOLUMES, VOLUMES)
     assert etcd["kind"] == dns["kind"] == "ClusterConfiguration"
     assert etcd["etcd"]["local"]["extraArgs"] == {"unsafe-no-fsync": "true"}
+    leads = {"extraArgs": {"leader-elect": "false"}}
+    assert (alone["controllerManager"], alone["scheduler"]) == (leads, leads)
 
 
 @pytest.mark.parametrize(
@@ -194,3 +196,8 @@ def test_each_node_has_the_labels_of_its_model(world: GpuWorld) -> None:
         f"{T4}: label nvidia.com/gpu.memory is 81559, should be 15360",
         f"{T4}: label nvidia.com/gpu.product is NVIDIA-H100-80GB-HBM3, should be Tesla-T4",
     )
+
+
+def test_several_control_planes_elect_a_leader() -> None:
+    spec = LabSpec.model_validate({"cluster": {"controlPlanes": 3}})
+    assert "leader-elect" not in str(kind_config(spec, ClusterPorts(3), own_node=True))

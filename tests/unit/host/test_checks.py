@@ -10,10 +10,12 @@ import pytest
 
 from lab import paths
 from lab.findings import Finding, Rule
-from lab.host import HostFacts, HostNeeds, all_fixes, build_fixes, doctor, needed_fixes, sources
-from lab.host.check import CHECKS, CheckContext, fail
+from lab.host import sources
+from lab.host.check import CHECKS, CheckContext, HostNeeds, fail
+from lab.host.checks import doctor
 from lab.host.engines import EngineFacts
-from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
+from lab.host.facts import CgroupFacts, DiskFacts, HostFacts, OsFacts, ToolFacts
+from lab.host.fixes import all_fixes, build_fixes, needed_fixes
 from lab.host.nvml import GpuDevice, Nvml
 from lab.serialization import to_json
 from tests.support.host_world import HostWorld

@@ -156,6 +156,24 @@ def test_daemon_stays_while_volumes_exist(world: HostWorld, journal: Journal, cl
     assert caught.value.evidence == ("volume data",)
 
 
+@pytest.mark.usefixtures("no_residents")
+def test_daemon_stays_while_its_owner_has_firewall_rules_in_its_chains(
+    world: HostWorld, journal: Journal, clock: FakeClock
+) -> None:
+    """Docker's documentation names DOCKER-USER for them; removing Docker's chains would lose them."""
+    owned_daemon(journal)
+    world.docker_runs(4711, "--pidfile", PIDFILE)
+    world.put(PIDFILE, "4711")
+    world.runner.has("iptables")
+    mine = "-A DOCKER-USER ! -s 192.0.2.0/24 -i eth0 -j DROP"
+    rules = f"-P FORWARD DROP\n-N DOCKER-USER\n{mine}\n-A DOCKER-USER -j RETURN\n"
+    world.runner.handle("iptables -t filter -S", out=rules)
+    with pytest.raises(Leftovers, match="DOCKER-USER has rules that no lab created") as caught:
+        starter(world, clock).undo(world.runner, journal)
+    assert caught.value.evidence == (mine,)
+    assert journal.owned("daemon")
+
+
 def test_clean_keeps_rules_of_others(world: HostWorld) -> None:
     world.runner.has("ip")
     world.runner.has("iptables")

@@ -8,8 +8,8 @@ import pytest
 
 from lab.engine.journal import Journal
 from lab.errors import CommandFailed, HostNotReady, Leftovers
-from lab.host import all_fixes, undo_all, undo_plan
 from lab.host.docker_config import CONFIG
+from lab.host.fixes import all_fixes, undo_all, undo_plan
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.runtime import PLACE, RuntimeWrapper
 from tests.support.host_world import HostWorld
@@ -169,6 +169,23 @@ def test_forwarding_and_cgroups_stay_while_containers_run(world: HostWorld, jour
         with pytest.raises(Leftovers, match=f"{what} was kept: containers are running") as caught:
             undo(world.runner, journal)
         assert caught.value.evidence == ("container theirs",)
+    assert world.machine.sysctl("net.ipv4.ip_forward") == 1
+
+
+def test_forwarding_and_cgroups_stay_while_a_dockerd_does_not_answer(world: HostWorld, journal: Journal) -> None:
+    """A user who may use sudo but not Docker sees none of its containers."""
+    lower_sysctls(world)
+    world.obey_sysctl()
+    fix = Sysctls(world.machine)
+    fix.apply(world.runner, journal)
+    journal.owns("mount", "/sys/fs/cgroup", "cgroup-mounts")
+    world.put("/proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    world.runner.has("docker")
+    world.docker_runs(4711)
+    world.runner.handle("docker ps --format", code=1, err="permission denied while trying to connect")
+    for undo, what in ((fix.undo, "ip_forward"), (CgroupMounts(world.machine).undo, "/sys/fs/cgroup")):
+        with pytest.raises(Leftovers, match=rf"{what} was kept: dockerd \(process 4711\) does not answer"):
+            undo(world.runner, journal)
     assert world.machine.sysctl("net.ipv4.ip_forward") == 1
 
 

@@ -141,6 +141,20 @@ def test_build_tools_install_only_what_is_missing(world: HostWorld, journal: Jou
     assert len(world.runner.lines) == ran
 
 
+def test_containers_in_another_data_root_are_named(world: HostWorld, journal: Journal) -> None:
+    """Somebody has moved Docker's data, and has stopped Docker."""
+    journal.owns("package", "docker.io", "engine-install")
+    world.put("/etc/docker/daemon.json", '{"data-root": "/data/docker"}')
+    world.runner.handle("find /data/docker/containers", out="/data/docker/containers/abc\n")
+    world.runner.handle("find /data/docker/volumes")
+    world.runner.handle("find /data/docker/image", out='{"mine":{"mine:1":"sha256:a"}}')
+    world.runner.handle("find /var/lib/containerd/io.containerd.content.v1.content/blobs")
+    world.runner.handle("dpkg --verify")
+    with pytest.raises(Leftovers) as caught:
+        InstallEngine(world.machine).undo(world.runner, journal)
+    assert caught.value.evidence == ("container abc", "image mine:1")
+
+
 @pytest.mark.usefixtures("no_residents")
 def test_containers_and_images_of_containerd_are_named(world: HostWorld, journal: Journal) -> None:
     """Those of ``ctr`` and nerdctl, which Docker does not show."""

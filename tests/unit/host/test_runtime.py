@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -126,6 +127,39 @@ def test_a_killed_write_or_undo_does_not_look_like_an_edit(world: HostWorld, jou
     assert journal.owned() == ()
 
 
+def test_link_to_a_managed_file_stays_a_link(world: HostWorld, journal: Journal) -> None:
+    """As stow and configuration managers leave daemon.json."""
+    managed, link = world.put("/etc/managed/daemon.json", "{}"), world.machine.path(CONFIG)
+    link.parent.mkdir()
+    link.symlink_to("../managed/daemon.json")
+    world.obey_files()
+    fix = RuntimeWrapper(world.machine)
+    fix.apply(world.runner, journal)
+    assert json.loads(managed.read_text())["default-runtime"] == "kailab-runc"
+    fix.undo(world.runner, journal)
+    assert link.readlink() == Path("../managed/daemon.json")
+    assert managed.read_bytes() == b"{}"
+
+
+def test_undo_after_a_write_that_was_killed_leaves_nothing(world: HostWorld, journal: Journal) -> None:
+    files, directories = world.files(), world.directories()
+    world.obey_files()
+    move = world._move
+
+    def killed(call: Call) -> str:
+        if call.argv[3] == CONFIG:
+            raise KeyboardInterrupt
+        return move(call)
+
+    world.runner.handlers[1].out = killed
+    fix = RuntimeWrapper(world.machine)
+    with pytest.raises(KeyboardInterrupt):
+        fix.apply(world.runner, journal)
+    fix.undo(world.runner, journal)
+    assert (world.files(), world.directories()) == (files, directories)
+    assert journal.owned() == ()
+
+
 def test_running_daemon_reloads_and_returns_to_runc_before_the_runtime_is_removed(
     world: HostWorld, journal: Journal
 ) -> None:
@@ -165,6 +199,24 @@ def test_runtime_stays_while_containers_use_it(world: HostWorld, journal: Journa
     assert caught.value.evidence == ("node",)
     assert world.machine.path(PLACE).exists()
     assert journal.owned("file")
+
+
+def test_runtime_stays_while_a_docker_that_does_not_answer_has_containers_with_it(
+    world: HostWorld, journal: Journal
+) -> None:
+    """Somebody has stopped Docker; its containers could not start again without their runtime."""
+    world.put(CONFIG, '{"data-root": "/data"}')
+    world.obey_files(removing=False)
+    fix = RuntimeWrapper(world.machine)
+    fix.apply(world.runner, journal)
+    world.runner.has("docker")
+    world.runner.handle("docker ps -aq", code=1, err="Cannot connect to the Docker daemon")
+    look = ["find", "/data/containers", "-name", "hostconfig.json", "-exec", "grep", "-l", '"Runtime":"kailab-runc"']
+    world.runner.handle(look, out="/data/containers/0123456789abcdef/hostconfig.json\n")
+    with pytest.raises(Leftovers, match="containers use the runtime kailab-runc") as caught:
+        fix.undo(world.runner, journal)
+    assert caught.value.evidence == ("0123456789ab",)
+    assert world.machine.path(PLACE).exists()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
-from lab.invariants.known_defects import IN_STORM, RETRIED, Cause, cause_of, with_cause
+from lab.invariants.known_defects import IN_STORM, RETRIED, Cause, cause_of, with_cause, with_consequences
 from lab.kube import Cluster
 from lab.serialization import to_json
 
@@ -106,3 +106,25 @@ def test_violation_without_evidence_is_unchanged(violation: Violation, where: Sc
 )
 def test_cause_is_the_proven_defect_or_those_of_the_version(violation: Violation, version: str, cause: Cause) -> None:
     assert cause_of(violation, version) == cause
+
+
+ON_TWO_NODES = replace(LOST, what="GPU group g is on 2 nodes: w, v", rule="group-on-one-node", evidence=EVIDENCE)
+
+
+def test_what_else_a_lost_reservation_breaks_in_its_gpu_group_has_the_same_defect() -> None:
+    """Seen with 0.16.8: the breaches of the group began seconds before the binder's log line."""
+    proven = replace(LOST, defect=IN_STORM)
+    assert [one.defect for one in with_consequences([LOST, ON_TWO_NODES, proven])] == [IN_STORM] * 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ON_TWO_NODES, what="GPU group h is on 2 nodes: w, v", evidence=()),
+        replace(ON_TWO_NODES, side="tenant a"),
+        replace(ON_TWO_NODES, rule="queue-limit"),
+        replace(ON_TWO_NODES, rule="one-reservation"),  # which this defect does not break
+    ],
+)
+def test_another_group_cluster_or_invariant_is_no_consequence(other: Violation) -> None:
+    assert with_consequences([replace(LOST, defect=IN_STORM), other])[1] == other

@@ -12,15 +12,15 @@ import pytest
 
 from lab.errors import LabError, SpecError
 from lab.kai import HelmKeys, Keys, VersionLine, cured_in, facts, line_of, lines, names, release, version_of
-from lab.kai.files import merged, source, sources
+from lab.kai.files import NOT_IN_FILES, merged, source, sources
 from lab.serialization import to_json
 from lab.steps.helm_release import base_values
 
-DERIVED = ("name", "exact", "newer", "warning", "defects", "default_queues", "support")
 EVERY: dict[str, Any] = {
-    **{field.name: "" for field in dataclasses.fields(VersionLine) if field.name not in DERIVED},
+    **{field.name: "" for field in dataclasses.fields(VersionLine) if field.name not in NOT_IN_FILES},
     "by_operator": ["binder"],
-    "features": ["gang"],
+    "deployments": {"binder": "binder"},
+    "features": {"gang": "0.7.0", "segment": "1.2.3"},
     "keys": {field.name: "gpu-fraction" for field in dataclasses.fields(Keys)},
     "helm": {field.name: "global.registry" for field in dataclasses.fields(HelmKeys)},
 }
@@ -227,11 +227,11 @@ def test_json_has_lists_instead_of_sets() -> None:
 
 
 def test_change_applies_from_its_release_on() -> None:
-    change = {"since": "1.2.3", "base": "new", "keys": {"mps": "mps"}, "features": ["segment"]}
+    change = {"since": "1.2.3", "base": "new", "keys": {"mps": "mps"}}
     found = source("1.2", {**OWN, "change": [change]}, EVERY)
     before, after = found.line("1.2.2"), found.line("1.2.3")
-    assert (before.base, before.keys.mps, before.features) == ("", "gpu-fraction", {"gang"})
-    assert (after.base, after.keys.mps, after.features) == ("new", "mps", {"gang", "segment"})
+    assert (before.base, before.keys.mps, before.features) == ("", "gpu-fraction", {"gang", "topology"})
+    assert (after.base, after.keys.mps, after.features) == ("new", "mps", {"gang", "segment", "topology"})
     assert found.range == "1.2.0 to 1.2.9"
 
 
@@ -242,6 +242,7 @@ def test_change_applies_from_its_release_on() -> None:
         ({"keys": {"colour": "red"}}, "1.2: keys: unknown: colour"),
         ({"helm": {"colour": "red"}}, "1.2: helm: unknown: colour"),
         ({"defects": {"late": ""}}, "1.2: unknown: defects"),
+        ({"crds": ["x"]}, "1.2: unknown: crds"),
         ({"change": [{"since": "1.2.1", "colour": ""}]}, "1.2: change since 1.2.1: unknown: colour"),
         ({"change": [{"since": "1.2.1", "last": ""}]}, "1.2: change since 1.2.1: unknown: last"),
         ({"change": [{"since": "1.2.1", "keys": {"colour": ""}}]}, "1.2: change since 1.2.1: keys: unknown: colour"),
@@ -259,11 +260,9 @@ def test_missing_keys_are_refused() -> None:
 
 
 def test_tables_are_merged_by_key() -> None:
-    below = {"keys": {"a": "1", "b": "1"}, "crds": ["x"], "features": ["gang"]}
-    above = {"keys": {"b": "2"}, "crds": ["y"], "features": ["numa"]}
-    result = merged(below, above)
-    assert (result["keys"], result["crds"]) == ({"a": "1", "b": "2"}, ["y"])
-    assert result["features"] == ["gang", "numa"]
+    below = {"keys": {"a": "1", "b": "1"}, "by_operator": ["x"]}
+    above = {"keys": {"b": "2"}, "by_operator": ["y"]}
+    assert merged(below, above) == {"keys": {"a": "1", "b": "2"}, "by_operator": ["y"], "helm": {}}
 
 
 def test_every_file_defines_a_line() -> None:

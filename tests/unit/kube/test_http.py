@@ -14,15 +14,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 import urllib3  # noqa: TID251 - what the transport is made of
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
+from lab.kube.certificates import plain_pool
 from lab.kube.http import KubeTransport, _configuration, _translated
 from lab.kube.transport import TransportError
 
 pytestmark = pytest.mark.loopback
+
+PEM = Path(__file__).parents[2] / "data" / "loopback.pem"
+"""A self-signed certificate of 127.0.0.1 and its key, for these tests only, valid until 2126."""
 
 
 def kubeconfig(folder: Path, port: int, **cluster: Any) -> Path:
@@ -93,6 +98,73 @@ def port() -> Iterator[int]:
     server.watched.set()  # type: ignore[attr-defined]
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def tls_port() -> Iterator[int]:
+    """The port of a server that wants a client certificate; one certificate is authority, server and client."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(PEM))
+    tls.load_cert_chain(PEM)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def with_certificates(folder: Path, port: int, **user: str) -> Path:
+    """A kubeconfig like kind's."""
+    certificate, key = (base64.b64encode(part.encode()).decode() for part in _parts(PEM.read_text()))
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": certificate}
+    user = {"client-certificate-data": certificate, "client-key-data": key, **user}
+    doc = {
+        "current-context": "right",
+        "clusters": [{"name": "kind", "cluster": cluster}],
+        "users": [{"name": "me", "user": user}],
+        "contexts": [{"name": "right", "context": {"cluster": "kind", "user": "me"}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(doc))
+    return path
+
+
+def _parts(pem: str) -> tuple[str, str]:
+    certificate, end, key = pem.partition("-----END CERTIFICATE-----\n")
+    return certificate + end, key
+
+
+def test_client_certificate_needs_no_client_library(
+    tmp_path: Path, tls_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.kube.http._configuration", lambda *_: pytest.fail("the library was imported"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    transport = KubeTransport(with_certificates(tmp_path, tls_port), None)
+    reply = transport.send("GET", "/x", {}, None, "", 5)
+    assert (reply.status, json.loads(reply.read())["authorization"]) == (200, None)
+    transport.close()
+
+
+def test_certificate_of_another_authority_is_refused(tmp_path: Path, tls_port: int) -> None:
+    path = with_certificates(tmp_path, tls_port)
+    doc = json.loads(path.read_text())
+    doc["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(
+        Path(certifi.where()).read_bytes()
+    ).decode()
+    path.write_text(json.dumps(doc))
+    with pytest.raises(TransportError) as caught:
+        KubeTransport(path, "right").send("GET", "/x", {}, None, "", 5)
+    assert caught.value.tls
+
+
+@pytest.mark.parametrize("more", [{"token": "tok"}, {"client-certificate-data": "?"}], ids=["token", "damaged"])
+def test_other_kubeconfigs_go_through_the_client_library(tmp_path: Path, more: dict[str, str]) -> None:
+    assert plain_pool(with_certificates(tmp_path, 1), "right") is not None
+    assert plain_pool(with_certificates(tmp_path, 1, **more), "right") is None
+    assert plain_pool(kubeconfig(tmp_path, 1), "right") is None
+    assert plain_pool(tmp_path / "missing", None) is None
 
 
 def test_request_has_query_credentials_type_and_body(tmp_path: Path, port: int) -> None:

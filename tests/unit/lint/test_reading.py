@@ -69,7 +69,7 @@ def test_a_template_is_rendered_first(tmp_path: Path) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text("kind: Pod\nmetadata:\n  {{- toYaml .x }}\n")
     (note,) = lint_files([file], ANY)
-    assert (note.rule, note.severity, note.next) == ("not-yaml", "note", "helm template CHART | lab lint -")
+    assert (note.rule, note.severity, note.next) == ("not-yaml", "note", "helm template CHART | kailab lint -")
 
 
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

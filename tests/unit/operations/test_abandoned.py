@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lab.engine.journal import Journal
-from lab.operations.abandoned import abandoned, in_words, remove_abandoned
+from lab.operations.abandoned import abandoned, in_words
+from lab.operations.abandoned_removal import remove_abandoned
 from lab.tools.lock import file_lock
 from lab.workloads.temporary import PROCESS_LABEL, lab_lock_file, owner_labels
 from tests.support.fake_api_server import FakeApiServer
@@ -118,7 +119,7 @@ def test_changes_are_undone_last_one_first(lab: Any) -> None:
         )
     record.owns("change", "3", "Queue q may be deleted", **facts, documents='[{"kind": "Queue"}]')
     with pytest.MonkeyPatch.context() as patch_:
-        patch_.setattr("lab.operations.abandoned.Cluster", Recorder)
+        patch_.setattr("lab.operations.abandoned_removal.Cluster", Recorder)
         removed = remove_abandoned(lab)
     assert [one.what for one in removed] == [
         "Queue q may be deleted",

@@ -1,4 +1,4 @@
-"""``lab down --host``: what it does is shown and approved, and nothing is undone that a lab needs."""
+"""``kailab down --host``: what it does is shown and approved, and nothing is undone that a lab needs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from typer.testing import CliRunner
 
 import lab.cli.down
 from lab.cli.down import app
+from lab.engine.events import Bus
 from lab.engine.journal import Journal
-from lab.errors import HostNotReady, LabError, Leftovers, NoLab, SpecError
+from lab.errors import HostNotReady, Interrupted, LabError, Leftovers, NoLab, SpecError
+from lab.gpu.pools import SIMULATED_LABEL
 from lab.host.machine import Machine
 from lab.operations import down as operation
 from lab.operations.results import DownReport
-from lab.paths import LabPaths, host_journal, owner
+from lab.paths import LabPaths, host_journal, host_lock, owner
 from lab.session.session import Session
 from lab.steps.cluster import existing, ownership
 from lab.steps.cluster.existing import CLAIM
-from lab.tools.lock import lock_now
-from lab.workloads.temporary import PROCESS_LABEL
+from lab.tools.lock import file_lock, lock_now
+from lab.workloads.temporary import PROCESS_LABEL, lab_lock_file
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.kai_install import add_kai_of_others
@@ -120,6 +122,13 @@ def test_a_lab_that_another_process_changes_is_named(runner: FakeRunner, changed
     assert undo(runner) == ("undone",)
 
 
+def test_nothing_is_undone_while_another_process_changes_the_machine(runner: FakeRunner, changed: list[bool]) -> None:
+    runner.cancelled = True
+    with file_lock(host_lock(), exclusive=True), pytest.raises(Interrupted):
+        undo(runner)
+    assert changed == []
+
+
 def test_nothing_is_asked_when_nothing_changed(runner: FakeRunner) -> None:
     Journal(host_journal()).owns("image", "kindest/node:v1", "node-image")
     assert undo(runner) == ()
@@ -173,6 +182,39 @@ def test_only_objects_of_the_lab_are_removed(theirs: FakeApiServer) -> None:
     assert set(theirs.objects) == before
     assert [line for line in theirs.log if line.startswith("delete Q")] == ["delete Queue mine"]
     assert not LabPaths("demo").root.exists()
+
+
+@pytest.fixture
+def cordoned(theirs: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> FakeApiServer:
+    """A test that was killed after it had cordoned a node."""
+    theirs.put("Node", "a", spec={"unschedulable": True})
+    undo = json.dumps({"spec": {"unschedulable": None}})
+    record = Journal(LabPaths("demo").root / "processes" / "box-17-aaaaaa.jsonl")
+    facts = {"kubeconfig": str(LabPaths("demo").kubeconfig), "target": json.dumps(["Node", "a", None]), "patch": undo}
+    record.owns("change", "1", "Node a is changed", **facts)
+    monkeypatch.setattr("lab.operations.abandoned_removal.Cluster", lambda _: theirs.cluster)
+    return theirs
+
+
+def test_change_of_a_killed_test_is_undone_in_a_cluster_of_others(cordoned: FakeApiServer) -> None:
+    assert operation.down("demo").left == ()
+    assert (cordoned.get("Node", "a") or {})["spec"] == {}
+    assert not LabPaths("demo").root.exists()
+
+
+def test_change_of_a_killed_test_that_stays_keeps_the_state(cordoned: FakeApiServer) -> None:
+    cordoned.fail("patch", "Node", (403, "forbidden"))
+    with pytest.raises(Leftovers) as caught:
+        operation.down("demo")
+    assert any("Node a is changed: left by" in line for line in caught.value.evidence)
+    assert LabPaths("demo").journal.exists()
+
+
+def test_change_of_a_killed_test_stays_known_while_another_test_runs(cordoned: FakeApiServer) -> None:
+    with file_lock(lab_lock_file(LabPaths("demo")), exclusive=True), pytest.raises(Leftovers) as caught:
+        operation.down("demo")
+    assert any("Node a is changed: left by" in line for line in caught.value.evidence)
+    assert (cordoned.get("Node", "a") or {})["spec"] == {"unschedulable": True}
 
 
 def test_objects_that_remain_keep_the_state(theirs: FakeApiServer) -> None:
@@ -237,6 +279,15 @@ def test_lab_without_its_state_is_removed_by_its_labels(theirs: FakeApiServer, l
     assert not LabPaths("demo").root.exists()
 
 
+def test_simulated_gpus_of_a_lost_lab_are_taken_from_their_nodes(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
+    theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai")
+    gpus = {"capacity": {"nvidia.com/gpu": "2"}, "allocatable": {"nvidia.com/gpu": "2"}}
+    theirs.put("Node", "a", metadata={"labels": {SIMULATED_LABEL: "demo", "kailab": "demo"}}, status=gpus)
+    assert operation.down("demo", at=lost).left == ()
+    found = theirs.get("Node", "a") or {}
+    assert (found["metadata"]["labels"], found["status"]) == ({}, {"capacity": {}, "allocatable": {}})
+
+
 def test_kai_in_which_others_have_queues_stays_though_it_has_the_label(
     theirs: FakeApiServer, lost: tuple[Path, str]
 ) -> None:
@@ -261,3 +312,32 @@ def test_lab_that_the_cluster_does_not_have_is_named(theirs: FakeApiServer, lost
 def test_labels_are_not_used_where_the_state_exists(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="lab demo has its state on this machine"):
         operation.down("demo", at=(tmp_path / "config", "c"))
+
+
+def test_engine_that_does_not_answer_proves_nothing(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is lost, so that only the engine knows whether the lab has containers."""
+    runner.has("docker")
+    runner.handle("docker version", code=1)
+    runner.handle("docker ps -aq", code=1)
+    monkeypatch.setattr("lab.session.session.HostRunner", lambda *_: runner)
+    notices: list[str] = []
+    bus = Bus()
+    bus.subscribe(lambda event: notices.append(getattr(event, "text", "")))
+    operation.down("demo", bus=bus)
+    assert notices == ["docker does not answer: whether it has containers of lab 'demo' is not known"]
+
+
+@pytest.mark.parametrize("has_nodes", ["docker", "podman"])
+def test_lab_whose_state_cannot_be_read_is_removed_where_its_nodes_are(
+    runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, has_nodes: str
+) -> None:
+    """Otherwise the nodes run on, and nobody knows of them."""
+    LabPaths("demo").root.mkdir(parents=True)
+    LabPaths("demo").spec.write_text("{")
+    for engine in ("docker", "podman"):
+        runner.has(engine)
+    for engine in ("docker", "podman")[: 1 if has_nodes == "docker" else 2]:
+        nodes = "0123\n" if engine == has_nodes else ""
+        runner.handle(f"{engine} ps -aq --filter label={KIND}=kailab-demo", out=nodes, exact=True)
+    monkeypatch.setattr("lab.session.session.HostRunner", lambda *_: runner)
+    assert operation._session_for_down("demo").engine.name == has_nodes

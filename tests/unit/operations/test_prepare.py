@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from lab.config import LabSpec
 from lab.engine.step import State
 from lab.errors import LabError, SpecError
 from lab.findings import Finding
-from lab.host import HostFacts
+from lab.host.facts import HostFacts
 from lab.operations import prepare as operation
 from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.steps.cluster.existing import CLAIM
 from lab.supply import Choice, Item, Supply
+from lab.ui.plan import render_plan
 from tests.support.access_reviews import permit
 from tests.support.builders import node
 from tests.support.fake_api_server import FakeApiServer
@@ -47,11 +52,11 @@ def api(monkeypatch: pytest.MonkeyPatch, asked_for: list[Item]) -> FakeApiServer
     permit(server, lambda _: True)
     no_engine = Finding("none runs", severity="error", rule="engine", title="Container engine")
     full = Finding("1 GiB free", severity="error", rule="disk", title="Disk")
-    monkeypatch.setattr(operation, "gather", lambda run: HostFacts())
+    monkeypatch.setattr(operation, "gather", lambda run, tools: HostFacts())
     monkeypatch.setattr(operation, "doctor", lambda *_, **__: (no_engine, full))
     monkeypatch.setattr(operation, "connect", lambda spec: server.cluster)
     monkeypatch.setattr(Session, "cluster", lambda *_: server.cluster)
-    monkeypatch.setattr("lab.operations.preview.has_manifest", lambda _: None)
+    monkeypatch.setattr("lab.steps.pulled_images.has_manifest", lambda *_: None)
     return server
 
 
@@ -105,6 +110,15 @@ def test_another_cluster_behind_the_context_is_refused(api: FakeApiServer, tmp_p
         operation.prepare(lab)
 
 
+def test_lab_with_nodes_of_its_own_is_not_moved_to_another_cluster(api: FakeApiServer, tmp_path: Path) -> None:
+    lab = lab_of(tmp_path)
+    lab.paths.root.mkdir(parents=True)
+    lab.session.journal.owns("cluster", "kailab-demo", "cluster")
+    with pytest.raises(SpecError, match="lab demo is up on nodes of its own, and its file wants it elsewhere"):
+        operation.prepare(lab)
+    assert api.log == []
+
+
 def test_plan_observes_without_an_engine(api: FakeApiServer, tmp_path: Path) -> None:
     report = operation.plan(lab_of(tmp_path))
     assert report.seen["cluster"].state is State.DRIFTED
@@ -114,3 +128,72 @@ def test_plan_observes_without_an_engine(api: FakeApiServer, tmp_path: Path) -> 
     assert report.preview.missing == ()
     written = [call for call in api.calls if call.verb not in ("get", "list")]
     assert all("Review" in call.kind or "dryRun" in call.query for call in written)
+
+
+def saved_lab(cluster: dict[str, Any], *claim: str, **facts: str) -> Lab:
+    """A lab file, and the state of a lab of that name."""
+    spec = LabSpec.model_validate({"cluster": cluster, **({"budget": BUDGET} if "provider" in cluster else {})})
+    session = Session(spec, spec, facts, engine_runs=False)
+    session.save()
+    session.journal.owns(*claim, "cluster")
+    return Lab.of(spec)
+
+
+def test_lab_stays_on_its_engine_when_a_preferred_one_starts() -> None:
+    """On the other engine a second cluster would come up, and 'kailab down' would find only that."""
+    lab = saved_lab({}, "cluster", "kailab-demo", engine="podman")
+    assert operation._engine(lab.session, ["docker", "podman"]) == "podman"
+    lab.session.journal.released("cluster", "kailab-demo")
+    assert operation._engine(lab.session, ["docker", "podman"]) == "docker"
+    assert operation._engine(lab.session, []) == "docker"
+
+
+EXISTING = {"provider": "existing", "kubeconfig": "config", "context": "c"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "claim", "where"),
+    [
+        ({"engine": "docker"}, ("cluster", "kailab-demo"), "on nodes of podman"),
+        (EXISTING, ("cluster", "kailab-demo"), "on nodes of podman"),
+        ({}, (CLAIM, "https://theirs"), "in the existing cluster https://theirs"),
+    ],
+)
+def test_lab_that_is_elsewhere_is_not_forgotten(cluster: dict[str, Any], claim: tuple[str, str], where: str) -> None:
+    lab = saved_lab(cluster, *claim, engine="podman")
+    with pytest.raises(SpecError, match=f"lab demo is up {where}") as caught:
+        operation._engine(lab.session, ["docker"])
+    assert "kailab down --name demo" in caught.value.fix
+
+
+def test_plan_asks_registries_with_the_pull_secrets_and_for_the_suites_image(
+    api: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def has(image: str, logins: dict[str, str]) -> bool:
+        asked.append((image, logins))
+        return "probe" not in image
+
+    monkeypatch.setattr("lab.steps.pulled_images.has_manifest", has)
+    auths = {"https://index.docker.io/v1/": {"auth": "amU6cHc="}, "r.example": {"username": "jane", "password": "pw"}}
+    text = base64.b64encode(json.dumps({"auths": auths}).encode()).decode()
+    api.put("Secret", "pull", "default", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": text})
+    api.put("Secret", "other", "default", type="Opaque", data={".dockerconfigjson": "bm8="})
+    supply = {"pullSecrets": ["pull", "other"], "mirrors": {"registry.kailab.dev": "r.example"}}
+    found = operation.plan(lab_of(tmp_path, supply=supply)).preview
+    assert found is not None
+    assert found.suites_image == {"r.example/probe:2": "missing"}
+    assert set(found.images.values()) == {"registry"}
+    assert {tuple(logins.items()) for _, logins in asked} == {(("docker.io", "je:pw"), ("r.example", "jane:pw"))}
+    found.refuse()
+
+
+def test_plan_says_what_undoes_a_change_and_what_the_suites_lack(api: FakeApiServer, tmp_path: Path) -> None:
+    report = operation.plan(lab_of(tmp_path, scheduler="default"))
+    render_plan(report, Console(file=(text := io.StringIO()), width=300))
+    lines = text.getvalue().splitlines()
+    (copy,) = [line for line in lines if "copy of context c" in line]
+    assert copy.endswith("undone by: kailab down")
+    assert any(line.endswith("0 objects; kailab down removes them") for line in lines)
+    assert any("registry.kailab.dev/probe:2, the image of the suites' pods: not on the nodes" in line for line in lines)

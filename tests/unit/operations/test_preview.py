@@ -8,8 +8,9 @@ import pytest
 
 from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube.access_review import DryRun, Permission
-from lab.operations.preview import MANY_PODS, MISSING, Preview
+from lab.operations.preview import MANY_PODS, Preview
 from lab.snapshot.inventory import inventory
+from lab.steps.pulled_images import MISSING
 from tests.support.access_reviews import permit
 from tests.support.builders import node
 from tests.support.fake_api_server import FakeApiServer
@@ -34,7 +35,7 @@ def test_missing_permission_is_named_with_the_way_to_a_role(found: Preview) -> N
     with pytest.raises(NotPermitted, match="jane lacks 1 permissions") as caught:
         lacking.refuse()
     assert caught.value.evidence == ("create queues.scheduling.run.ai",)
-    assert "lab plan --role" in caught.value.fix
+    assert "kailab plan --role" in caught.value.fix
 
 
 def test_object_that_the_server_refuses_ends_the_run_before_it_begins(found: Preview) -> None:

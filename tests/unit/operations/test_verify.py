@@ -1,4 +1,4 @@
-"""``lab verify``: once, for a time, until quiet; its output and exit codes."""
+"""``kailab verify``: once, for a time, until quiet; its output and exit codes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from lab.operations.verify import scopes_of_lab
 from lab.ui.verify import render_verify
+from tests.support.explain_world import Scene
 from tests.support.fake_lab import FakeLab
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import Script, listed, lists, news, node, reservation, share
@@ -249,6 +250,19 @@ def test_kubeconfig_selects_the_cluster(monkeypatch: pytest.MonkeyPatch, good: F
     assert "prod: all checked invariants hold" in result.stdout
     (scope,) = good.arguments["scopes"]
     assert (scope.cluster.kubeconfig, scope.cluster.context) == (file, "prod")
+
+
+@pytest.mark.parametrize(("version", "stated"), [("0.99.0", True), ("0.16.8", False)])
+def test_a_newer_kai_of_any_cluster_is_stated_once(
+    monkeypatch: pytest.MonkeyPatch, good: FakeVerify, tmp_path: Path, version: str, stated: bool
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text("{}")
+    monkeypatch.setattr("lab.cli.verify.take", lambda *_, **__: Scene(version).world)
+    result = invoke(monkeypatch, good, "--kubeconfig", str(file))
+    (scope,) = good.arguments["scopes"]
+    assert scope.kai_version == version
+    assert result.stderr.count("newer than all releases that kailab knows") == stated
 
 
 @pytest.mark.parametrize(

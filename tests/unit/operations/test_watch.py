@@ -1,4 +1,4 @@
-"""``lab watch install``, ``status`` and ``remove``: nothing of others is touched, nothing is left."""
+"""``kailab watch install``, ``status`` and ``remove``: nothing of others is touched, nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab can-run`` over a snapshot: verdicts, evictions, reasons, changes, exit codes and text."""
+"""``kailab can-run`` over a snapshot: verdicts, evictions, reasons, changes, exit codes and text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from lab.cli import can_run as command
 from lab.errors import SpecError
+from lab.lint.document import read
 from lab.operations.can_run import CanRun, judge
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui.can_run import render_can_run
@@ -68,7 +69,7 @@ def ask(tmp_path: Path) -> Any:
     def asked(snapshot: ClusterSnapshot, *documents: Obj) -> CanRun:
         file = tmp_path / "workload.yaml"
         file.write_text(yaml.safe_dump_all(documents))
-        return judge(snapshot, [file])
+        return judge(snapshot, read(file))
 
     return asked
 
@@ -229,17 +230,17 @@ def test_a_file_without_pods_of_kai_is_an_error(ask: Any) -> None:
 
 def test_text_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = world(*full("b"))
-    monkeypatch.setattr(command, "judge_now", lambda _, files, namespace: judge(snapshot, files, namespace))
+    monkeypatch.setattr(command, "judge_now", lambda _, documents, namespace: judge(snapshot, documents, namespace))
     monkeypatch.setattr(command, "cluster_of", lambda *_: object())
     file = tmp_path / "p.yaml"
     for pods, code in ((1, 0), (9, 17)):
         file.write_text(yaml.safe_dump(job("j", gpu_pod("p", queue="a"), pods=pods, minimum=pods)))
         assert CliRunner().invoke(command.app, [str(file), "--json"]).exit_code == code
     page = io.StringIO()
-    render_can_run(judge(snapshot, [file]), TextWriter(Console(file=page, width=200)))
+    render_can_run(judge(snapshot, read(file)), TextWriter(Console(file=page, width=200)))
     assert "Job default/j does not run" in page.getvalue()
     file.write_text(yaml.safe_dump(gpu_pod("p", queue="a")))
-    render_can_run(judge(snapshot, [file]), TextWriter(Console(file=page, width=200)))
+    render_can_run(judge(snapshot, read(file)), TextWriter(Console(file=page, width=200)))
     assert "runs after evictions, by reclaim" in page.getvalue()
 
 

@@ -19,7 +19,9 @@ from lab.pytest_plugin.state import NEEDS
 from lab.workloads.inference import InferenceServer
 
 ROOT = Path(__file__).parents[3]
-WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
+RELEASE = "release"
+"""Has rules of its own: test_release_workflow.py."""
+WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")) if path.stem != RELEASE}
 PAGE = ROOT / "docs" / "how-to" / "gpu-runners.md"
 DOWN = "Lab down, and no container left"
 
@@ -119,7 +121,7 @@ def test_cache_key_depends_on_sources_and_architecture(name: str) -> None:
 @every
 def test_lab_is_removed_and_results_are_uploaded_after_failures(name: str) -> None:
     up, suites = at(name, "nox -s lab-up"), at(name, "nox -s e2e")
-    logs, down, upload = at(name, "lab logs"), at(name, "nox -s lab-down"), at(name, "actions/upload-artifact")
+    logs, down, upload = at(name, "kailab logs"), at(name, "nox -s lab-down"), at(name, "actions/upload-artifact")
     assert up < suites < logs < down < upload
     found = steps(name)
     assert found[down]["if"] == found[upload]["if"] == "always()"
@@ -153,7 +155,7 @@ def test_only_the_gpu_workflow_requires_nvidia() -> None:
 
 
 def test_doctor_runs_before_the_lab_on_a_gpu_runner() -> None:
-    clear, doctor, up = at("gpu", "a killed job"), at("gpu", "lab doctor --profile"), at("gpu", "nox -s lab-up")
+    clear, doctor, up = at("gpu", "a killed job"), at("gpu", "kailab doctor --profile"), at("gpu", "nox -s lab-up")
     assert clear < doctor < up
     assert "if" not in steps("gpu")[doctor]
 
@@ -173,7 +175,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
     programs = {
         "nox": "exit ${NOX_CODE:-0}",
         "docker": '[ "$1" != ps ] || printf "%b" "${CONTAINERS:-}"',
-        "lab": "exit 1",
+        "kailab": "exit 1",
     }
     for program, line in programs.items():
         path = folder / program
@@ -219,8 +221,8 @@ def test_labs_of_killed_jobs_are_removed_first(machine: dict[str, str]) -> None:
         (Path(machine["HOME"]) / ".local/state/kailab/labs" / lab_).mkdir(parents=True)
     calls = called(script, {**machine, "CONTAINERS": "c1\\n"})[1:]
     assert calls == [
-        "lab down --name gpu-0-1",
-        "lab down --name gpu-0-2",
+        "kailab down --name gpu-0-1",
+        "kailab down --name gpu-0-2",
         "docker ps -aq --filter label=kailab",
         "docker rm -f -v c1",
     ]
@@ -237,7 +239,7 @@ def test_commit_must_be_a_full_sha(machine: dict[str, str], commit: str, code: i
 def test_page_lists_each_doctor_check_once() -> None:
     named = re.findall(r"\| `([\w-]+)` \|$", PAGE.read_text(), re.MULTILINE)
     assert sorted(named) == sorted(CHECKS)
-    assert "lab doctor --profile gpu" in PAGE.read_text()
+    assert "kailab doctor --profile gpu" in PAGE.read_text()
 
 
 def test_inference_server_on_the_page_is_valid() -> None:

@@ -74,7 +74,7 @@ def test_run_that_stopped_before_its_suites_has_not_proven_them(
         ("no bundle in the cache has a KAI chart", "kai"),
         ("takes minutes: KAILAB_LONG=1 runs it", "long"),
         ("lab demo has KAI 0.16.8", "a lab without KAI"),
-        ("no container engine runs here: lab up --yes installs one", "engine"),
+        ("no container engine runs here: kailab up --yes installs one", "engine"),
         ("a scratch host needs root", "this machine"),
     ],
 )

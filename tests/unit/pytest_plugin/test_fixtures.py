@@ -66,6 +66,39 @@ def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None
     assert lab.api.brief == [made, pods, groups, "list Pod", "delete Namespace", "list Pod"]
 
 
+def test_namespace_has_the_labels_by_which_an_adopted_kai_serves_it(run: Run, lab: FakeLab) -> None:
+    lab.kai_serves = {"team": "ml"}
+    run("def test_first(namespace): pass").assert_outcomes(passed=1)
+    (made,) = lab.api.calls_of("create", "Namespace")
+    assert made.body["metadata"]["labels"] == {**owner_labels("demo"), "team": "ml"}
+
+
+FAILS = """
+    def test_fails(namespace): assert False
+    def test_passes(namespace): pass
+"""
+
+
+def test_namespace_of_a_failed_test_stays_on_request(run: Run, lab: FakeLab) -> None:
+    result = run(FAILS, "--lab-keep=failed")
+    result.assert_outcomes(failed=1, passed=1)
+    failed, passed = (call.body["metadata"]["name"] for call in lab.api.calls_of("create"))
+    assert [call.name for call in lab.api.calls_of("delete") if call.kind == "Namespace"] == [passed]
+    result.stdout.fnmatch_lines(
+        [
+            "*kailab keeps*",
+            f"namespace {failed}; the next run, kailab verify and kailab up remove it",
+            f"  look:   kubectl --kubeconfig * --namespace {failed} get pods,events",
+            f"  remove: kubectl --kubeconfig * delete namespace {failed}",
+        ]
+    )
+
+
+def test_namespace_of_a_failed_test_is_removed_otherwise(run: Run, lab: FakeLab) -> None:
+    run(FAILS).assert_outcomes(failed=1, passed=1)
+    assert len([call for call in lab.api.calls_of("delete") if call.kind == "Namespace"]) == 2
+
+
 def test_queue_is_a_leaf_of_the_lab_file(run: Run) -> None:
     run("def test_queue(queue): assert queue == 'leaf'").assert_outcomes(passed=1)
 

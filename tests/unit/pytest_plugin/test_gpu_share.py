@@ -22,7 +22,7 @@ pytest_plugins = ["pytester"]
 
 
 def existing(gpus: float = 4, *, exclusive: bool = False) -> LabSpec:
-    """The lab ``demo`` in a cluster of others, as ``lab up`` saves it."""
+    """The lab ``demo`` in a cluster of others, as ``kailab up`` saves it."""
     cluster = ClusterSpec(provider="existing", kubeconfig=Path("k"), context="theirs", exclusive=exclusive)
     leaf = QueueSpec(name="leaf")
     return with_budget(LabSpec(name="demo", cluster=cluster, budget=BudgetSpec(gpus=gpus), queues=(leaf,)))

@@ -76,7 +76,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
 
     def attach(name: str | None = None) -> FakeLab:
         if name != "demo":
-            raise NoLab(f"no lab named {name!r} exists", fix="lab up")
+            raise NoLab(f"no lab named {name!r} exists", fix="kailab up")
         return made
 
     def take(cluster: Any, *, kinds: Any) -> Any:

@@ -111,7 +111,7 @@ def test_missing_lab_is_an_error_without_a_traceback(run: Run) -> None:
         name="other",
     )
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["no lab named 'other' exists", "  next: lab up"])
+    result.stdout.fnmatch_lines(["no lab named 'other' exists", "  next: kailab up"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
@@ -211,3 +211,15 @@ def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:
     assert case.get("value") == str(index.parent.absolute())
     assert run(text, "--lab-artifacts=none", "--lab-artifacts-seconds=0").ret == 1
     assert not Path("none").exists()
+
+
+@pytest.mark.parametrize("github", [True, False])
+def test_failed_tests_are_annotated_on_github(run: Run, monkeypatch: pytest.MonkeyPatch, github: bool) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true" if github else "")
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    result = run("def test_passes(): pass\ndef test_fails(): assert 1 + 1 == 3, 'so, 100 %'\n")
+    found = [line for line in result.outlines if line.startswith("::error")]
+    assert len(found) == github
+    for line in found:
+        assert ".py,line=2,title=" in line
+        assert "::AssertionError: so, 100 %25%0A" in line

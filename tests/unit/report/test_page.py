@@ -94,7 +94,7 @@ def test_page_shows_suite_gpus_steps_and_facts(artifacts: Path) -> None:
         "Before the run",
         "After the run",
         "75 % used, 25 % free",
-        "Steps of lab up",
+        "Steps of kailab up",
         "cluster",
         "24.0 s",
         "gw0",

@@ -49,7 +49,7 @@ def test_failure_has_a_one_line_reason_and_the_full_text() -> None:
 
 
 def test_failure_without_a_traceback_uses_its_first_line() -> None:
-    error = report("setup", "failed", longreprtext="no lab named 'x' exists\n  next: lab up")
+    error = report("setup", "failed", longreprtext="no lab named 'x' exists\n  next: kailab up")
     case = collected(error, report("teardown"))
     assert (case.outcome, case.why) == ("error", "no lab named 'x' exists")
 

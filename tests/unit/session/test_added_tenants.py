@@ -1,4 +1,4 @@
-"""Tenants in the saved state that 'lab tenant add' added: older states, 'lab up', concurrency, killed adds."""
+"""Tenants in the saved state that 'kailab tenant add' added: older states, 'kailab up', concurrency, killed adds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.errors import Busy, NoLab
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
-from lab.session.lab import Lab
+from lab.session.lab import KAI_SERVES, Lab
 from lab.session.session import Session
 from lab.tenants.vcluster.access import claim_port
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
@@ -33,6 +33,14 @@ def test_state_of_an_older_kailab_has_no_added_tenants() -> None:
     assert (names(lab), lab.session.added) == (["file"], ())
 
 
+def test_labels_by_which_an_adopted_kai_serves_namespaces_are_saved() -> None:
+    spec = lab_file()
+    Session(spec, spec, {}).save()
+    assert Lab(Session.attached("demo")).kai_serves == {}
+    Session(spec, spec, {KAI_SERVES: "team=ml,kai=on"}).save()
+    assert Lab(Session.attached("demo")).kai_serves == {"team": "ml", "kai": "on"}
+
+
 def test_added_tenants_follow_tenants_of_the_lab_file() -> None:
     spec = lab_file()
     Session(spec, spec, {}, added=(own_kai(nodes=["worker3"]),)).save()
@@ -48,7 +56,7 @@ def test_up_keeps_added_tenants() -> None:
     up = Session(spec, spec, {})
     up.save()
     assert up.added_names == ("ml",)
-    assert up.added_notices[0].startswith("tenant ml was added by 'lab tenant add' and is left alone")
+    assert up.added_notices[0].startswith("tenant ml was added by 'kailab tenant add' and is left alone")
     assert names(Lab(Session.attached("demo"))) == ["file", "ml"]
 
 

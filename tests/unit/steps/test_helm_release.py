@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.steps.helm_release import installed, missing_objects
+from lab.steps.helm_release import installed, missing_objects, restart_crashed
 from tests.support.builders import release_secret
 from tests.support.fake_api_server import FakeApiServer
 
@@ -49,3 +49,21 @@ def test_missing_objects_are_named_with_one_request_for_each_kind_and_namespace(
         ("Service", "elsewhere"),
         ("ClusterRole", ""),
     ]
+
+
+def pod(name: str, reason: str, **metadata: object) -> dict[str, object]:
+    waiting = {"name": "main", "restartCount": 5, "state": {"waiting": {"reason": reason}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "space", "labels": {"app": "main"}, **metadata},
+        "spec": {"containers": [{"name": "main", "image": "main"}]},
+        "status": {"phase": "Running", "containerStatuses": [waiting]},
+    }
+
+
+def test_only_pods_that_wait_after_a_crash_are_restarted() -> None:
+    other = pod("other", "CrashLoopBackOff", labels={"app": "other"})
+    api = FakeApiServer(pod("crashed", "CrashLoopBackOff"), pod("pulling", "ImagePullBackOff"), other)
+    restart_crashed(api.cluster, "space", "app=main")
+    assert sorted(one["metadata"]["name"] for one in api.of_kind("Pod")) == ["other", "pulling"]

@@ -12,6 +12,8 @@ import urllib3  # noqa: TID251 - the errors of lab.tools.http
 from lab.supply.registry import has_manifest
 from lab.tools import http
 
+JANE = "Basic amFuZTpzM2NyZXQ="
+LOGINS = {"registry.example": "jane:s3cret", "basic.example": "jane:s3cret"}
 CHALLENGE = 'Bearer realm="https://auth.example/token",service="r",scope="repository:team/app:pull"'
 
 
@@ -24,8 +26,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(url)
         if "down.example" in url:
             raise urllib3.exceptions.HTTPError("no route to host")
+        known = more.get("Authorization") == JANE
         if url.startswith("https://auth.example/token?"):
-            return SimpleNamespace(status=200, headers={}, read=lambda: b'{"token": "anonymous"}')
+            token = b'{"token": "janes"}' if known else b'{"token": "anonymous"}'
+            return SimpleNamespace(status=200, headers={}, read=lambda: token)
+        if "basic.example" in url:
+            challenge = {"WWW-Authenticate": 'Basic realm="r"'}
+            return SimpleNamespace(status=200 if known else 401, headers=challenge, read=lambda: b"")
+        if more.get("Authorization") == "Bearer janes":
+            return SimpleNamespace(status=404 if url.endswith("/2") else 200, headers={}, read=lambda: b"")
         if more.get("Authorization") != "Bearer anonymous" or "secret" in url:
             return SimpleNamespace(status=401, headers={"WWW-Authenticate": CHALLENGE}, read=lambda: b"")
         return SimpleNamespace(status=200 if url.endswith("/manifests/1") else 404, headers={}, read=lambda: b"")
@@ -47,3 +56,16 @@ def test_digest_takes_the_place_of_a_tag(asked: list[str]) -> None:
 
 def test_registry_that_does_not_answer_says_nothing(asked: list[str]) -> None:
     assert has_manifest("down.example/team/app:1") is None
+
+
+@pytest.mark.parametrize(
+    ("image", "there"),
+    [("registry.example/secret/app:1", True), ("registry.example/secret/app:2", False), ("basic.example/app:1", True)],
+)
+def test_login_of_a_pull_secret_opens_a_private_registry(asked: list[str], image: str, there: bool) -> None:
+    assert has_manifest(image) is None
+    assert has_manifest(image, LOGINS) is there
+
+
+def test_login_goes_to_its_own_host_only(asked: list[str]) -> None:
+    assert has_manifest("basic.example/app:1", {"registry.example": "jane:s3cret"}) is None

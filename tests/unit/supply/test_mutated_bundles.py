@@ -43,7 +43,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 
 
 def supply_items(runner: FakeRunner, bundle: Path) -> None:
-    """Read the bundle as ``lab plan`` and the bake do."""
+    """Read the bundle as ``kailab plan`` and the bake do."""
     spec = LabSpec.model_validate({"supply": {"sources": ["bundle"], "bundle": bundle}})
     supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
     for kind, name in [*ITEMS.items(), ("binary", "container-toolkit")]:

@@ -124,7 +124,7 @@ def test_rotten_entry_is_found_by_a_full_check_and_made_again(entry: Path) -> No
 
 
 def test_entry_deleted_after_the_plan_is_looked_for_again(supply: Supply, entry: Path, tmp_path: Path) -> None:
-    create(tmp_path / "bundle", [(CHART, supply.wanted(CHART), entry)], lambda *_: None)
+    create(tmp_path / "bundle", [(CHART, supply.wanted(CHART), entry)])
     supply.spec = LabSpec.model_validate({"supply": {"sources": ["present", "bundle"], "bundle": tmp_path / "bundle"}})
     assert supply.choose([CHART])[CHART].source == "present"
     entry.unlink()
@@ -134,7 +134,7 @@ def test_entry_deleted_after_the_plan_is_looked_for_again(supply: Supply, entry:
 def test_bundle_with_a_rotten_file_is_not_trusted_after_verify(entry: Path, tmp_path: Path) -> None:
     from lab.errors import LabError
 
-    bundle = create(tmp_path / "bundle", [(CHART, "1", entry)], lambda *_: None)
+    bundle = create(tmp_path / "bundle", [(CHART, "1", entry)])
     file = bundle.trusted(bundle.entries[0])
     rot(file)
     assert bundle.trusted(bundle.entries[0]) == file  # the price of not reading it each time
@@ -152,7 +152,7 @@ def test_plan_notices_a_missing_or_cut_file_of_a_bundle(entry: Path, runner: Fak
 
     version = Supply(LabSpec(), runner, ContainerEngine(runner), engine_runs=False).wanted(CHART)
     for name in ("cut", "whole"):
-        create(tmp_path / name, [(CHART, version, entry)], lambda *_: None)
+        create(tmp_path / name, [(CHART, version, entry)])
     file = tmp_path / "cut" / "charts" / f"vcluster-{version}.tgz"
     file.unlink()
     assert supply_of("cut").choose([CHART])[CHART].why == (f"bundle: {file}: missing",)
@@ -168,7 +168,7 @@ def test_damaged_entry_does_not_get_into_a_bundle(entry: Path, tmp_path: Path) -
 
     rot(entry)
     with pytest.raises(LabError, match="is damaged"):
-        create(tmp_path / "bundle", [(CHART, "1", entry)], lambda *_: None)
+        create(tmp_path / "bundle", [(CHART, "1", entry)])
     assert not (tmp_path / "bundle").exists()
 
 
@@ -176,7 +176,7 @@ def test_file_of_the_user_may_change_between_bundles(tmp_path: Path) -> None:
     chart = tmp_path / "mine.tgz"
     for number in range(2):
         chart.write_text(f"chart {number}")
-        bundle = create(tmp_path / f"bundle-{number}", [(CHART, "1", chart)], lambda *_: None)
+        bundle = create(tmp_path / f"bundle-{number}", [(CHART, "1", chart)])
         assert bundle.verify() == []
 
 

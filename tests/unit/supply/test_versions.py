@@ -14,7 +14,7 @@ from lab.gpu.simulated.nvml_build import library_at_hand
 from lab.operations import bundle as bundling
 from lab.operations.planning import items_needed
 from lab.steps.node_image import builds_needed
-from lab.supply import Choice, Item, Supply, registry
+from lab.supply import Choice, Item, Supply, download, registry
 from lab.supply.bundle import Bundle, create
 from lab.supply.catalogue import load, with_tenant_images
 from lab.supply.gomod import folder_of, wrapper_mod
@@ -80,6 +80,7 @@ def test_kai_chart_address_depends_on_its_version(supply: Make, monkeypatch: pyt
 
 def test_plan_names_what_a_download_is_checked_against(supply: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "reachable", lambda host: True)
+    monkeypatch.setattr(download, "size", lambda url: 0)
     kind, kubectl, vcluster = Item("binary", "kind"), Item("binary", "kubectl"), Item("chart", "vcluster")
     new = {"cluster": {"kubernetes": "1.34.5", "workers": 4}}
     found = supply(sources=("registry",), **new).choose([kind, kubectl, KAI, vcluster])
@@ -118,7 +119,7 @@ def test_bundle_keeps_charts_of_two_versions_apart(supply: Make, tmp_path: Path)
     charts = [(KAI, "v0.16.8"), (OLD_KAI, "v0.9.3")]
     for _, version in charts:
         (tmp_path / version).write_text(version)
-    made = create(tmp_path / "b", [(item, version, tmp_path / version) for item, version in charts], lambda *_: None)
+    made = create(tmp_path / "b", [(item, version, tmp_path / version) for item, version in charts])
     assert [entry.file for entry in made.entries] == [
         "charts/kai-scheduler-v0.16.8.tgz",
         "charts/kai-scheduler-v0.9.3.tgz",

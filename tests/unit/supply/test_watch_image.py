@@ -1,4 +1,4 @@
-"""The image of ``lab watch``: what it contains is what the program imports."""
+"""The image of ``kailab watch``: what it contains is what the program imports."""
 
 from __future__ import annotations
 

@@ -69,8 +69,9 @@ def test_crashing_control_plane_ends_the_wait(world: LabWorld) -> None:
     def crashes(restarts: int) -> None:
         world.api.add(running_pod("team-a-1", SPACE, labels=CONTROL, waiting="CrashLoopBackOff", restarts=restarts))
 
-    crashes(7)  # of its life so far
-    world.api.after("watch", "Pod", lambda _: crashes(11))
+    crashes(7)  # of its life so far: it is created again
+    world.api.after("delete", "Pod", lambda _: crashes(0))
+    world.api.after("watch", "Pod", lambda _: crashes(4))
     with pytest.raises(WaitTimeout, match="team-a-1, container main: CrashLoopBackOff: why"):
         step_of(world).apply(world.ctx)
 

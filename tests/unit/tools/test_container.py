@@ -35,7 +35,7 @@ def test_removal_is_retried_while_engine_is_busy(engine: ContainerEngine, runner
 def test_container_that_disappears_during_removal_is_success(engine: ContainerEngine, runner: FakeRunner) -> None:
     runner.handle("docker inspect --type container node", out=NODE, times=1)
     runner.handle("docker rm -f -v node", code=1, err=BUSY, times=1)
-    runner.handle("docker inspect --type container node", code=1, times=1)
+    runner.handle("docker inspect --type container node", code=1, err="Error: No such container: node", times=1)
     engine.remove("node")
 
 
@@ -77,10 +77,22 @@ def test_containers_are_inspected_in_one_call(engine: ContainerEngine, runner: F
     assert runner.lines == ["docker ps -aq --no-trunc --filter label=label", "docker inspect --type container c2 c1"]
 
 
+def test_containers_are_listed_once_while_nothing_changes_them(engine: ContainerEngine, runner: FakeRunner) -> None:
+    runner.handle("docker ps -aq", out="c1")
+    runner.containers(facts)
+    with engine.reading():
+        assert engine.containers("label") == engine.containers("label")
+        assert len(runner.lines) == 2
+    engine.containers("label")
+    assert len(runner.lines) == 4
+
+
 def test_container_that_is_gone_meanwhile_is_omitted(engine: ContainerEngine, runner: FakeRunner) -> None:
     runner.handle("docker ps -aq", out="c2 c1")
     runner.containers(facts)
-    runner.handle("docker inspect --type container c2", out="[]", code=1)
+    runner.handle(
+        "docker inspect --type container c2", out="[]", err="Error response from daemon: No such container: c2", code=1
+    )
     assert [one.name for one in engine.containers("label")] == ["c1"]
 
 
@@ -114,3 +126,39 @@ def test_file_is_written_whatever_its_name(runner: FakeRunner, tmp_path: Path) -
     assert file.stat().st_mode & 0o777 == 0o750
     assert not (tmp_path / "pwned").exists()
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+GONE = (
+    ("network", "Error: No such network: x"),
+    ("network", "Error response from daemon: network x not found"),
+    ("network", "Error: unable to find network with name or ID x: network not found"),
+    ("volume", "Error: No such volume: x"),
+    ("volume", "Error response from daemon: get x: no such volume"),
+    ("network", 'time="…" level=error msg="no network found matching: x"'),
+    ("network", 'time="…" level=fatal msg="unable to find any network matching the provided request"'),
+)
+"""Of docker 20.10 and newer, podman, and nerdctl; those of podman and nerdctl are quoted by others, not seen."""
+
+
+@pytest.mark.parametrize(("kind", "message"), GONE)
+def test_object_that_the_engine_does_not_know_is_gone(
+    engine: ContainerEngine, runner: FakeRunner, kind: str, message: str
+) -> None:
+    runner.handle(f"docker {kind} inspect x", code=1, err=message)
+    assert not engine.exists(kind, "x")
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [
+        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        "dial unix /run/podman/podman.sock: connect: no such file or directory",
+    ],
+)
+def test_silent_engine_proves_nothing(engine: ContainerEngine, runner: FakeRunner, silent: str) -> None:
+    for words in ("network inspect x", "inspect --type container x"):
+        runner.handle(f"docker {words}", code=1, err=silent)
+    with pytest.raises(CommandFailed):
+        engine.exists("network", "x")
+    with pytest.raises(CommandFailed):
+        engine.inspect("x")

@@ -52,6 +52,22 @@ def test_mirror_is_the_archive_that_debian_signed(runner: FakeRunner, targets: s
     assert Debian(runner).mirror() == address
 
 
+MIRRORS = "# ours\n\nhttp://a.example/debian/\tpriority:1\nhttp://b.example/debian/\n"
+
+
+@pytest.mark.parametrize(("listed", "address"), [(MIRRORS, "http://a.example/debian"), (None, "")])
+def test_mirror_of_a_list_of_mirrors_is_its_first_one(
+    runner: FakeRunner, tmp_path: Path, listed: str | None, address: str
+) -> None:
+    """debootstrap knows no such list: 'unknown location mirror+file:…'."""
+    file = tmp_path / "mirrors.list"
+    if listed is not None:
+        file.write_text(listed)
+    runner.has("apt-get")
+    runner.handle("apt-get indextargets", out=f"Debian Debian mirror+file:{file}/\n")
+    assert Debian(runner).mirror() == address
+
+
 @pytest.mark.parametrize(("targets", "words"), [(TARGETS, ["http://apt.example/artifactory/debian-remote"]), ("", [])])
 def test_bootstrap_demands_signatures_and_names_no_mirror_of_its_own(
     runner: FakeRunner, targets: str, words: list[str]

@@ -83,7 +83,7 @@ def test_board_at_80_columns_truncates_titles(clock: FakeClock) -> None:
         " · KAI Scheduler 0.16.8",
         " · vCluster my-vcluster",
         "",
-        " lab up demo · 1 of 5 steps · 12 s · about 48 s left",
+        " kailab up demo · 1 of 5 steps · 12 s · about 48 s left",
     ]
 
 
@@ -156,7 +156,7 @@ def test_final_output_is_plain_lines_in_plan_order(clock: FakeClock) -> None:
     last = lines[-5:]
     assert [line.split()[:2] for line in last[:4]] == [["=", "This"], ["✓", "Node"], ["✗", "Kubernetes"], ["-", "KAI"]]
     assert "failed: no space left on device" in last[2]
-    assert last[4].startswith("lab up demo: failed after 15.0 s")
+    assert last[4].startswith("kailab up demo: failed after 15.0 s")
 
 
 def test_interrupted_board_restores_the_terminal(clock: FakeClock) -> None:
@@ -222,4 +222,4 @@ def test_board_is_attached_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(face, Board)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "lab up demo: nothing to do" in captured.err
+    assert "kailab up demo: nothing to do" in captured.err

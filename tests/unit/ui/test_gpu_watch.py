@@ -1,4 +1,4 @@
-"""``lab gpus --watch``: change lines in a pipe, a live table on a terminal."""
+"""``kailab gpus --watch``: change lines in a pipe, a live table on a terminal."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ERROR = StepFailed(
     "kai: helm ended with status 1",
     command="helm upgrade --install kai-scheduler " + "--set global.gpuSharing=true " * 4,
     evidence=["Error: [bold]timed out[/bold]", "    indented \x1b[31mred\x1b[0m"],
-    fix="run the same command again; if it stays, look at 'lab logs' and free some memory on this host",
+    fix="run the same command again; if it stays, look at 'kailab logs' and free some memory on this host",
 )
 
 
@@ -60,6 +60,17 @@ def test_ascii_terminal_gets_ascii_only() -> None:
     render_error(LabError("größer … → x", fix="do → it"), made)
     assert raw.getvalue().isascii()
     assert text(raw) == ["x error: gr??er ... -> x", "  -> next: do -> it"]
+
+
+def test_error_is_an_annotation_at_its_line_on_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = LabError("2 errors in lab.yaml", evidence=["lab.yaml:2: gpu.pool: unknown key", "no line"], fix="edit it")
+    made, raw = console()
+    render_error(error, made)
+    assert not [line for line in text(raw) if line.startswith("::")]
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    render_error(error, made)
+    annotations = [line for line in text(raw) if line.startswith("::")]
+    assert annotations == ["::error file=lab.yaml,line=2::gpu.pool: unknown key"]
 
 
 def test_error_goes_to_stderr_and_table_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:

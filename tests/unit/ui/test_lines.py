@@ -51,13 +51,13 @@ def plain(story: Iterable[Event] = STORY) -> list[str]:
 
 def test_plain_display_of_a_run() -> None:
     assert plain() == [
-        "lab up demo: 4 steps, about 2 min 05 s",
+        "kailab up demo: 4 steps, about 2 min 05 s",
         " = Host · unchanged: docker 28.1" + " " * 43 + "0.1 s",
         " • KAI Scheduler",
         "warning: no metrics: queues weigh evenly",
         " ✓ KAI Scheduler" + " " * 58 + "12.3 s",
         " ✗ Queues · failed: limit | 100% is <too> small" + " " * 28 + "0.5 s",
-        "lab up demo: failed after 14.2 s (1 changed, 1 unchanged, 1 failed, 1 not started)",
+        "kailab up demo: failed after 14.2 s (1 changed, 1 unchanged, 1 failed, 1 not started)",
     ]
 
 
@@ -102,7 +102,7 @@ def test_progress_before_the_start_event_starts_the_clock() -> None:
 def test_last_line_summarizes_the_run(finished: RunFinished, steps: list[tuple[str, int]], summary: str) -> None:
     ends = [StepFinished(f"{o}{n}", o, 1.0) for o, count in steps for n in range(count)]
     names = tuple((end.step, end.step) for end in ends)
-    assert plain([RunStarted("demo", "up", names), *ends, finished])[-1] == f"lab up demo: {summary}"
+    assert plain([RunStarted("demo", "up", names), *ends, finished])[-1] == f"kailab up demo: {summary}"
 
 
 def test_changed_step_shows_its_previous_state() -> None:
@@ -112,7 +112,7 @@ def test_changed_step_shows_its_previous_state() -> None:
 
 def test_second_run_has_its_own_counts() -> None:
     lines = plain([*STORY, RunStarted("demo", "down", (("kai", "KAI Scheduler"),)), RunFinished(True, 1.0, 0)])
-    assert lines[-2:] == ["lab down demo: 1 step", "lab down demo: nothing to do, 1 step as planned (1.0 s)"]
+    assert lines[-2:] == ["kailab down demo: 1 step", "kailab down demo: nothing to do, 1 step as planned (1.0 s)"]
 
 
 def test_ascii_stream_gets_ascii_only() -> None:
@@ -147,7 +147,7 @@ def test_github_groups_annotations_and_summary(tmp_path: Path) -> None:
     assert "::warning::no metrics: queues weigh evenly" in log
     assert "::error title=Queues::limit | 100%25 is <too> small" in log
     lines = page.read_text().splitlines()
-    assert lines[:2] == ["earlier", "### lab up demo"]
+    assert lines[:2] == ["earlier", "### kailab up demo"]
     assert "> ⚠️ no metrics: queues weigh evenly" in lines
     rows = [line for line in lines if line.startswith("|")]
     assert rows == [

@@ -18,7 +18,7 @@ from lab.errors import LabError
 from lab.invariants import ALL
 from lab.kube.transport import TransportError
 from lab.watch.api_load import CountedTransport
-from lab.watch.exporter import JsonLog
+from lab.watch.log import JsonLog
 from lab.watch.names import INVARIANTS, KINDS
 from lab.watch.serve import WatchSettings, serve
 from tests.support.fake_api_server import FakeApiServer

@@ -17,7 +17,9 @@ from lab.workloads.controllers import deployment
 from lab.workloads.namespace import Inside, WorkloadNamespace, as_cluster_has
 from lab.workloads.pods import cpu_pod, gpu_pod
 from lab.workloads.temporary import process_label
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod
+from tests.support.specs import EXISTING, lab_spec
 
 PODS = "/api/v1/namespaces/ns/pods"
 ALL_PODS = "/api/v1/pods"
@@ -211,6 +213,28 @@ def test_gpu_pods_get_the_runtime_class_of_the_cluster() -> None:
     assert class_of("nvidia", cpu_pod("c")) is None
     (container,) = as_cluster_has(pod, None, "mirror.example/probe:2")["spec"]["containers"]
     assert container["image"] == "mirror.example/probe:2"
+
+
+def test_pods_in_a_cluster_of_others_have_its_image_class_and_pull_secrets() -> None:
+    api = FakeApiServer()
+    api.put("Secret", "login", "default", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "e30="})
+    supply = {"mirrors": {"registry.kailab.dev": "mirror.example/x"}, "pullSecrets": ["login"]}
+    spec = lab_spec(cluster=EXISTING, supply=supply)
+    space = WorkloadNamespace("demo", api.cluster, api.cluster, "t-1").on(spec)
+    space.submit(gpu_pod("a"), deployment("b", gpu_pod("b")))
+    alone, template = (api.calls_of("create")[n].body["spec"] for n in (-2, -1))
+    for pods in (alone, template["template"]["spec"]):
+        assert pods["containers"][0]["image"] == "mirror.example/x/probe:2"
+        assert pods["imagePullSecrets"] == [{"name": "login"}]
+        assert "runtimeClassName" not in pods
+    assert api.get("Secret", "login", "t-1") is not None
+
+    # the service account of vCluster has the secrets
+    inside = WorkloadNamespace("demo", api.cluster, FakeApiServer().cluster, "t-2", tenant="ml").on(spec)
+    assert (inside.image, inside.pull_secrets) == ("mirror.example/x/probe:2", ())
+    assert api.get("Secret", "login", "t-2") is None
+    own = WorkloadNamespace("demo", api.cluster, api.cluster, "t-3")
+    assert own.on(lab_spec()) is own
 
 
 def test_pod_waits_for_the_service_account_of_its_namespace(on_host: WorkloadNamespace, host_api: FakeApi) -> None:

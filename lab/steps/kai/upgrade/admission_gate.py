@@ -28,7 +28,7 @@ def is_left(cluster: Cluster) -> bool:
 def fail_closed(cluster: Cluster, lab: str) -> Iterator[None]:
     """Deny pods that request a fraction of a GPU in a cluster during the block.
 
-    After a kill the policy stays and denies such pods until the change, or 'lab up', is repeated.
+    After a kill the policy stays and denies such pods until the change, or 'kailab up', is repeated.
 
     Raises:
         StepFailed: the API server does not enforce the policy in time; the policy is deleted, nothing else changed.

@@ -35,6 +35,7 @@ from lab.steps.kai.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapsh
 from lab.steps.kai.values import kai_images
 from lab.steps.loaded_images import LoadedImages
 from lab.steps.queues import Queues
+from lab.workloads.namespace import WorkloadNamespace
 
 IMAGES, STOPPED, DEPLOYED = "images in the nodes", "old scheduler stopped", "new release deployed"
 READY, ANSWER = "all components ready", "webhooks answer"
@@ -99,7 +100,7 @@ def change_kai(
     *,
     tenant: str = "",
     save: Callable[[], None] = lambda: None,
-    namespace: str = "",
+    space: WorkloadNamespace | None = None,
     queue: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Change:
@@ -112,8 +113,8 @@ def change_kai(
         ctx: of the cluster; its spec has the wanted KAI.
         tenant: the tenant whose cluster that is; empty: the host.
         save: called after all checks and before anything changes.
-        namespace: for pods that are created during the change, for the milestones ``first pod scheduled`` and ``first
-            pod running`` in a tenant, and the time that new pods are not scheduled on the host; empty: none are.
+        space: for pods that are created during the change, for the milestones ``first pod scheduled`` and ``first
+            pod running`` in a tenant, and the time that new pods are not scheduled on the host; None: none are.
         queue: of these pods, a leaf; empty: one of the spec's.
         clock: seconds.
 
@@ -140,10 +141,10 @@ def change_kai(
     how, killed = kai.strategy(cluster), is_left(cluster)
     problems: tuple[str, ...] = ()
     downtime = None
-    if namespace:
+    if space is not None:
         note = watch.note if tenant else lambda _: None
         leaf = queue or smoke_test_queue(ctx.spec)
-        downtime = DowntimeProbe(cluster, lab, (namespace, leaf), note, repeat=not tenant)
+        downtime = DowntimeProbe(cluster, lab, space, leaf, note, repeat=not tenant)
     bridge = AdmissionBridge(cluster, lab, kai.line.namespace, kai.line.admission) if tenant else None
     with contextlib.ExitStack() as gate:
         if how == REINSTALL or killed:
@@ -210,7 +211,7 @@ def _noting_deployed(ctx: LabContext, watch: Stopwatch) -> LabContext:
 
 
 def _load_images(ctx: LabContext, owner: str) -> None:
-    if not ctx.spec.cluster.own:
+    if not ctx.images_in_nodes:
         return
     images = LoadedImages(owner, kai_images(ctx.spec))
     if images.observe(ctx).state is not State.READY:

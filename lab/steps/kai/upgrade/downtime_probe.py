@@ -14,6 +14,7 @@ from lab.kube import Cluster
 from lab.kube.retry import retry
 from lab.objects.views import PodView
 from lab.tools.background import Background
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
 from lab.workloads.temporary import owner_labels
 
@@ -35,21 +36,29 @@ class DowntimeProbe(Background):
     Args:
         cluster: where KAI changes.
         lab: name of the lab, for the pod's label.
-        place: namespace of the pods, and their leaf queue.
+        space: namespace of the pods.
+        queue: their leaf queue.
         note: called with ``SCHEDULED`` and ``RUNNING`` when the first pod is, from another thread.
         repeat: create pods until ``result`` is called; the last one is created after that.
     """
 
     def __init__(
-        self, cluster: Cluster, lab: str, place: tuple[str, str], note: Callable[[str], None], *, repeat: bool = False
+        self,
+        cluster: Cluster,
+        lab: str,
+        space: WorkloadNamespace,
+        queue: str,
+        note: Callable[[str], None],
+        *,
+        repeat: bool = False,
     ) -> None:
         super().__init__(self._follow, "first pod", join=0, cleanup=self._delete)
         self._cluster, self._note = cluster, note
-        self._namespace, queue = place
+        self._namespace = space.namespace
         self._closing = threading.Event()
         if not repeat:
             self._closing.set()
-        self._pod = cpu_pod(NAME, namespace=self._namespace, queue=queue)
+        self._pod = space.fitted(cpu_pod(NAME, namespace=self._namespace, queue=queue))
         self._pod["metadata"]["labels"] |= owner_labels(lab)
         self._longest, self._begun = 0.0, float("inf")
 

@@ -1,4 +1,4 @@
-"""What a killed change of KAI's version leaves in a cluster; the next change, or 'lab up', finishes it."""
+"""What a killed change of KAI's version leaves in a cluster; the next change, or 'kailab up', finishes it."""
 
 from __future__ import annotations
 

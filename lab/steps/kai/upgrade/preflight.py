@@ -10,7 +10,9 @@ from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.steps.kai.values import kai_images
+from lab.steps.pulled_images import MISSING, pulled_images
 from lab.supply import Item
+from lab.supply.registry import mirrored
 
 _CRD = "CustomResourceDefinition"
 
@@ -37,17 +39,32 @@ def check_kai_version(ctx: LabContext, where: str) -> tuple[str, ...]:
         raise SpecError(
             f"{where} cannot have KAI {version}: {broken[0].what}",
             evidence=[rule.what for rule in broken[1:]],
-            fix="name another version: 'lab kai versions' lists what they support; Kubernetes stays as it is",
+            fix="name another version: 'kailab kai versions' lists what they support; Kubernetes stays as it is",
         )
-    chart = Item("chart", KAI_CHART, line.tag)
-    choices = ctx.supply.choose([chart, *(Item("image", reference) for reference in kai_images(spec))]).values()
+    items = [Item("chart", KAI_CHART, line.tag)]
+    if ctx.images_in_nodes:
+        items += [Item("image", reference) for reference in kai_images(spec)]
+    choices = ctx.supply.choose(items).values()
     if missing := [choice for choice in choices if not choice.available]:
         raise Unavailable(
             f"KAI {version} is not available for {where}",
             evidence=[f"{choice.item}: {'; '.join(choice.why)}" for choice in missing],
             fix=missing[0].fix,
         )
+    if not ctx.images_in_nodes:
+        _refuse_lost_images(ctx, where)
     return (line.warning,) if line.warning else ()
+
+
+def _refuse_lost_images(ctx: LabContext, where: str) -> None:
+    """Raise Unavailable for images that the nodes of a cluster of others cannot pull."""
+    wanted = [mirrored(image, ctx.spec.supply.mirrors) for image in kai_images(ctx.spec)]
+    if lost := [image for image, at in pulled_images(ctx.cluster(), ctx.spec, wanted).items() if at == MISSING]:
+        raise Unavailable(
+            f"images of KAI {ctx.spec.kai.version} for {where} are neither on the nodes nor in registries",
+            evidence=lost,
+            fix="push them there, or name a registry that has them in supply.mirrors",
+        )
 
 
 def check_crds(ctx: LabContext, where: str) -> None:

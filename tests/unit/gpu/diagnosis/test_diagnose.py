@@ -108,7 +108,7 @@ def test_stopped_node_is_the_only_finding_if_the_api_is_down(scene: Scene) -> No
     scene.seen = ApiFailed("connection refused")
     seen = scene.diagnosed()
     assert [(finding.title, finding.what, finding.next) for finding in seen.path] == [
-        ("worker", "the node container is exited", "lab up")
+        ("worker", "the node container is exited", "kailab up")
     ]
     assert seen.unread == ("the cluster",)
 

@@ -150,7 +150,7 @@ def test_handler_must_use_the_cgroup_driver_of_runc(systemd: str) -> None:
 def test_problems_of_one_stage_are_one_finding() -> None:
     (finding,) = [f for f in (stage.finding("worker") for stage in stages(devices="")) if f.severity != "ok"]
     assert finding.what.count(" is missing") == 4
-    assert finding.next == "lab up (it runs the node's unit again)"
+    assert finding.next == "kailab up (it runs the node's unit again)"
 
 
 def test_driver_of_the_machine_does_not_affect_simulated_gpus() -> None:

@@ -223,7 +223,7 @@ def test_contradictions_are_noted() -> None:
     cluster.pods[1]["status"]["phase"] = "Failed"
     notes = cluster.map().notes
     assert len(notes) == 2
-    assert "has failed, so nothing holds its GPU: 'lab up' deletes it" in notes[0]
+    assert "has failed, so nothing holds its GPU: 'kailab up' deletes it" in notes[0]
     assert machine.uuid(0) in notes[1]
     assert machine.uuid(2) in notes[1]
 

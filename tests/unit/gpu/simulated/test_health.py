@@ -1,4 +1,4 @@
-"""Failing and healing GPUs: written state, waits, and that 'lab up' leaves failed GPUs failed."""
+"""Failing and healing GPUs: written state, waits, and that 'kailab up' leaves failed GPUs failed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_failing_a_failed_gpu_is_refused(world: GpuWorld) -> None:
     fail(world.ctx, GpuRef(NODE, 0), ECC)
     with pytest.raises(LabError, match="worker/0 has already failed: XID 48") as refused:
         fail(world.ctx, GpuRef(NODE, 0), LOST)
-    assert refused.value.fix == "lab gpu heal worker/0"
+    assert refused.value.fix == "kailab gpu heal worker/0"
 
 
 def test_fail_without_a_device_plugin_writes_nothing(world: GpuWorld) -> None:

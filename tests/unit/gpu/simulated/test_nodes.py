@@ -121,7 +121,7 @@ def test_nodes_without_the_toolkit_are_refused_before_any_write(world: GpuWorld)
     world.nodes[WORKERS[0]].bare = True
     with pytest.raises(LabError, match="cannot get GPUs") as refused:
         GpuNodes(SPEC).apply(world.ctx)
-    assert "lab down" in refused.value.fix
+    assert "kailab down" in refused.value.fix
     assert any("handler" in line for line in refused.value.evidence)
     assert not any(node.installs for node in world.nodes.values())
 

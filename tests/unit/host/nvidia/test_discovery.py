@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lab.errors import CommandFailed
-from lab.host import HostFacts
+from lab.host.facts import HostFacts
 from lab.host.nvidia import cdi, driver, libraries, toolkit
 from lab.host.nvidia.discovery import discover
 from lab.host.nvml import Nvml

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lab.findings import Finding
-from lab.host import HostFacts, HostNeeds
-from lab.host.check import CheckContext
+from lab.host.check import CheckContext, HostNeeds
+from lab.host.facts import HostFacts
 from lab.host.nvidia.cdi import CdiSpec
 from lab.host.nvidia.doctor import findings, strategy_findings
 from lab.host.nvidia.driver import KernelDriver

@@ -166,6 +166,20 @@ def test_daemon_that_ignores_the_reload_is_not_restarted_under_running_container
     assert caught.value.evidence == ("running container precious",)
 
 
+def test_daemon_whose_containers_are_unknown_is_not_restarted(
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime
+) -> None:
+    world.docker_runs(4711)
+    world.machine.path("/run/systemd/system").mkdir(parents=True)
+    world.runner.has("docker")
+    world.obey_files(removing=False)
+    world.runner.handle("systemctl reload docker", exact=True, times=1)
+    world.runner.handle("docker info --format", out=world.docker_info(DefaultRuntime="runc"))
+    world.runner.handle(["docker", "ps", "--format", "{{.Names}}"], code=1)
+    with pytest.raises(HostNotReady, match="did not apply its new default runtime"):
+        fix.apply(world.runner, journal)
+
+
 def test_idle_daemon_under_systemd_is_restarted(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.docker_runs(4711)
     world.machine.path("/run/systemd/system").mkdir(parents=True)

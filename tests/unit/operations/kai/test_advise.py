@@ -38,7 +38,7 @@ def test_version_newer_than_all_known_is_a_warning() -> None:
 def test_cluster_without_kai_is_an_error_with_a_next_action() -> None:
     with pytest.raises(LabError, match="no KAI runs in this cluster") as caught:
         advice_on(Scene("").world)
-    assert "lab kai versions" in caught.value.fix
+    assert "kailab kai versions" in caught.value.fix
 
 
 def test_advice_is_printed_with_its_proof_and_cure() -> None:

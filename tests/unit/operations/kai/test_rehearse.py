@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from lab.cli.rehearsal import print_rehearsal
+from lab.config.budget import with_budget
 from lab.errors import Busy, Interrupted, LabError, SpecError, WaitTimeout
 from lab.invariants import Violation
 from lab.operations.kai.rehearse import rehearse, roll_back
@@ -24,6 +25,7 @@ from lab.steps.kai.upgrade.workload_snapshot import SnapshotDiff
 from lab.ui.rehearsal import render_rehearsal
 from tests.support.fakes import FakeRunner
 from tests.support.rehearsal_world import OLD, PASSED, Bench, wanted
+from tests.support.specs import EXISTING, lab_spec
 
 BUSY = SmokeTest("gpu", skipped="the tenant has no free GPU", unproven=True)
 
@@ -81,11 +83,11 @@ def test_little_tested_is_not_proven(bench: Bench, results: dict[str, Any], miss
     assert (found.now, bench.versions) == ("0.16.8", ["0.16.8"]), "nothing failed: the version stays"
     last = last_change(bench.paths, "ml")
     assert last is not None
-    assert last.target.version == "0.9.8", "lab tenant rollback returns to it"
+    assert last.target.version == "0.9.8", "kailab tenant rollback returns to it"
     data = to_json(found)
     assert (data["verdict"], data["missing"]) == ("not proven", [missing])
     text = rendered(found)
-    for line in ("in tenant ml: not proven", missing, "tenant ml has KAI 0.16.8 now", "lab tenant rollback ml"):
+    for line in ("in tenant ml: not proven", missing, "tenant ml has KAI 0.16.8 now", "kailab tenant rollback ml"):
         assert line in text
 
 
@@ -264,6 +266,13 @@ def test_host_is_changed_under_load_which_ends_before_the_suites(host: Bench) ->
         "lab demo has KAI 0.16.8 now",
     ):
         assert line in text
+
+
+def test_load_is_below_the_budget_in_a_cluster_of_others(host: Bench) -> None:
+    rehearse(host.kai, "0.16.8")
+    host.lab.spec = with_budget(lab_spec(cluster=EXISTING))
+    rehearse(host.kai, "0.16.8")
+    assert host.queues == [([None, "rehearsal-top"], ""), ([None], "demo")]
 
 
 def test_host_whose_kai_does_not_run_the_load_is_not_changed(host: Bench) -> None:

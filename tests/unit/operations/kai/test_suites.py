@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,19 +57,7 @@ def test_skipped_tests_are_named(pytest_run: Any) -> None:
     assert (found.ran, found.passed, found.skipped) == (True, 0, ("[2] tests/e2e/a.py:7: needs 2 GPUs",))
 
 
-def test_suites_of_a_wheel_run_without_the_settings_of_a_project_around_it(
-    pytest_run: Any, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    inside = tmp_path / "site-packages" / "lab" / "suites"
-    inside.mkdir(parents=True)
-    monkeypatch.setattr(paths, "__file__", str(inside.parent / "paths.py"))
-    pytest_run("1 passed in 1s\n", 0)
-    call = runner.calls[0]
-    assert call.argv[3] == str(inside)
-    assert {"-c", os.devnull, f"--rootdir={inside}"} <= set(call.argv)
-
-
-@pytest.mark.parametrize(("lacks", "why"), [("suites", "has no suites"), ("pytest", "pip install 'kailab[test]'")])
+@pytest.mark.parametrize(("lacks", "why"), [("suites", "has no suites"), ("pytest", "pip install 'kailab-cli[test]'")])
 def test_what_the_installation_lacks_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: FakeRunner, lacks: str, why: str
 ) -> None:

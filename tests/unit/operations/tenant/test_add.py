@@ -1,4 +1,4 @@
-"""'lab tenant add': refusals before any change, order of the steps, and repeated runs."""
+"""'kailab tenant add': refusals before any change, order of the steps, and repeated runs."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_failed_add_can_be_repeated_or_removed(world: TenancyWorld) -> None:
     world.acts["kai:ml"] = fail
     with pytest.raises(StepFailed) as failed:
         add(world.lab(), tenant_request("ml", KAI))
-    assert "lab tenant remove ml" in failed.value.evidence[-1]
+    assert "kailab tenant remove ml" in failed.value.evidence[-1]
     failing.clear()
     assert add(world.lab(), tenant_request("ml", KAI)).record.ok
     assert [tenant["name"] for tenant in added()] == ["ml"]

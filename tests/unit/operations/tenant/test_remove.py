@@ -1,4 +1,4 @@
-"""'lab tenant remove': the saved state, the other tenants' nodes, and undoing the isolation of the host."""
+"""'kailab tenant remove': the saved state, the other tenants' nodes, and undoing the isolation of the host."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_other_tenants_of_the_lab_file_keep_their_nodes(monkeypatch: pytest.Monk
 def test_pods_of_a_killed_gpu_check_are_deleted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     killed = Journal(LabPaths("demo").root / "processes" / "box-17-aaaaaa.jsonl")
-    killed.owns("process", "box-17-aaaaaa", "lab tenant remove file --check-gpus")
+    killed.owns("process", "box-17-aaaaaa", "kailab tenant remove file --check-gpus")
     labels = {"kailab": "demo", "kailab.dev/tenant": "file", "kailab.dev/process": "box-17-aaaaaa"}
     world.api.put("Pod", "gpu-release-file-1a2b3c", "default", metadata={"labels": labels})
     remove(world.lab(), "file", check_gpus=True)

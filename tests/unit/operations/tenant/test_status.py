@@ -114,7 +114,7 @@ def test_status_shows_the_steps_of_the_tenant(world: TenancyWorld, monkeypatch: 
 def test_missing_kubeconfig_is_an_error(world: TenancyWorld) -> None:
     with pytest.raises(NoLab, match="did not come up") as refused:
         kubeconfig(world.lab(), "ml")
-    assert refused.value.fix == "'lab tenant add' continues with it"
+    assert refused.value.fix == "'kailab tenant add' continues with it"
     with pytest.raises(NoLab, match=r"tenants: file, ml"):
         kubeconfig(world.lab(), "other")
 
@@ -158,7 +158,9 @@ def test_upgrade_of_a_lab_file_tenant_is_saved_with_a_notice(
     upgrade(handle, "mine", "0.17.0")
     (saved,) = json.loads(LabPaths("demo").spec.read_text())["asked"]["tenants"]
     assert (saved["kaiVersion"], saved["nodes"]) == ("0.17.0", None)
-    assert "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next 'lab up'" in texts[0]
+    assert (
+        "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next kailab up" in texts[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_lab_file_in_conflict_with_added_tenants_is_refused() -> None:
     with pytest.raises(SpecError, match="conflicts with tenants added") as refused:
         checked_with_added(smaller, (ML,))
     assert refused.value.evidence[0].startswith("tenant ml: nodes.0: unknown worker 'worker3'")
-    assert "lab tenant remove ml" in refused.value.fix
+    assert "kailab tenant remove ml" in refused.value.fix
     assert [tenant.name for tenant in checked_with_added(lab_file(), (ML,)).tenants] == ["file", "ml"]
 
 

@@ -49,7 +49,7 @@ def test_unrecorded_nodes_are_foreign(ctx: LabContext, runner: FakeRunner) -> No
     assert foreign_nodes(ctx) == tuple(sorted(NODES))
     with pytest.raises(NameTaken, match="2 node containers named after lab 'demo' belong") as caught:
         refuse_foreign_nodes(ctx)
-    assert "lab down --name demo" in caught.value.fix
+    assert "kailab down --name demo" in caught.value.fix
 
 
 def test_unmarked_nodes_in_the_journal_are_owned(ctx: LabContext, runner: FakeRunner) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from lab.engine.events import Notice
 from lab.engine.journal import Journal
+from lab.errors import CommandFailed
 from lab.paths import LabPaths
 from lab.steps.cluster.config import VOLUMES
 from lab.steps.cluster.ownership import owner_mounts
@@ -33,12 +34,19 @@ class Docker(ContainerEngine):
     """Image and directory of the containers that deleted the data of volumes."""
     marks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     name: str = "docker"
+    dies_at: tuple[str, ...] = ()
+    """The first words of the command at which the daemon ends."""
+    alive: bool = True
 
     def call(
         self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None
     ) -> Result:
+        silent = self.dies_at and args[: len(self.dies_at)] == self.dies_at
+        self.alive = self.alive and not silent
+        if not self.alive:
+            return Result(args, 1, "", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", 0.0)
         text = self._answer(args)
-        return Result(args, 1 if text is None else 0, text or "", "", 0.0)
+        return Result(args, 1 if text is None else 0, text or "", f"Error: No such {args[0]}: {args[-1]}", 0.0)
 
     def _answer(self, args: tuple[str, ...]) -> str | None:
         match args:
@@ -163,6 +171,18 @@ def test_a_volume_in_use_remains(world: LabWorld, docker: Docker) -> None:
     docker.containers_.pop("backup")
     assert undo(world) == ()
     assert docker.volumes == {"someone-else"}
+
+
+def test_an_engine_that_ends_meanwhile_does_not_prove_that_the_network_is_gone(world: LabWorld, docker: Docker) -> None:
+    """The next removal must find the network in the journal."""
+    world.ctx.journal.owns("network", "kind", "cluster", made="yes")
+    docker.dies_at = ("network", "rm")
+    with pytest.raises(CommandFailed, match="Cannot connect"):
+        undo(world)
+    assert [owned.name for owned in world.ctx.journal.owned("network")] == ["kind"]
+    docker.dies_at, docker.alive = (), True
+    assert undo(world) == ()
+    assert docker.networks == {}
 
 
 def test_a_network_the_engine_does_not_remove_remains(

@@ -97,7 +97,7 @@ def test_difference_from_the_line_is_reported(version: str, change: dict[str, An
     ("change", "message"),
     [
         ({"hooks": "helm"}, "hooks must be 'lab' exactly if the line has a config_template"),
-        ({"workload_class_pods": "none"}, "workload_class_pods is none"),
+        ({"component_switch": False}, "component_switch is False"),
     ],
 )
 def test_contradictory_line_is_reported(change: dict[str, Any], message: str) -> None:

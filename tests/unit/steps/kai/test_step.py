@@ -165,6 +165,25 @@ def test_observe_names_unavailable_deployments(world: LabWorld) -> None:
     assert (seen.state, seen.detail) == (State.DRIFTED, "not Available: binder")
 
 
+@pytest.mark.parametrize(("started", "state"), [("08:00:59", State.DRIFTED), ("08:01:00", State.READY)])
+def test_status_older_than_the_start_of_its_node_is_not_believed(world: LabWorld, started: str, state: State) -> None:
+    """A stopped lab that starts again shows the states of before, until kubelets and syncers write new ones."""
+    install(world)
+    world.starts("worker", "2026-11-25T08:01:00.9Z")
+    running = [{"name": "main", "state": {"running": {"startedAt": f"2026-11-25T{started}Z"}}}]
+    world.api.change("Pod", "binder", NAMESPACE, spec={"nodeName": "worker"}, status={"containerStatuses": running})
+    world.api.fail("create", "Pod", DENIED)
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, seen.detail == "not Available: binder") == (state, state is State.DRIFTED)
+
+
+def test_ready_pod_of_which_nothing_runs_is_not_believed(world: LabWorld) -> None:
+    install(world)
+    world.starts("worker", "2026-11-25T08:01:00Z")
+    world.api.change("Pod", "binder", NAMESPACE, spec={"nodeName": "worker"}, status={"containerStatuses": []})
+    assert Kai(world.spec).observe(world.ctx).detail == "not Available: binder"
+
+
 def test_observe_lists_differences_of_values_and_version(world: LabWorld) -> None:
     values = release_values(world.spec)
     old = {**values, "global": {**values["global"], "gpuSharing": False}, "extra": {"a": 1}}

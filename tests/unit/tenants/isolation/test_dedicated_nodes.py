@@ -151,7 +151,7 @@ def test_node_of_an_added_tenant_is_not_reassigned(world: LabWorld, nodes: Nodes
     nodes.node(THIRD, "guest", taint("guest"))
     with pytest.raises(LabError, match="dedicated to tenant guest") as caught:
         STEP.apply(world.ctx)
-    assert "lab tenant remove guest" in caught.value.fix
+    assert "kailab tenant remove guest" in caught.value.fix
     assert world.log == []
 
 

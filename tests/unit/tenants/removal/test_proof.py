@@ -11,13 +11,15 @@ from rich.console import Console
 
 from lab.engine.milestones import Milestone, Stopwatch
 from lab.serialization import to_json
+from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.timeline import MEANING, Removal
 from lab.ui.tenant_removal import render_removal
 from tests.support import builders
 from tests.support.api_requests import Call
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove, reservation
-from tests.support.specs import tenant_spec
+from tests.support.specs import EXISTING, lab_spec, tenant_spec
 
 
 @pytest.fixture
@@ -53,6 +55,19 @@ def test_gpu_check_requests_as_many_gpus_as_the_tenant_held(world: RemovalWorld)
     assert free.detail == "a pod with 2 GPUs runs on worker"
     assert removal.ok
     assert world.api.of_kind("Pod", "default") == []
+
+
+def test_gpu_check_in_a_cluster_of_others_pulls_as_its_nodes_do() -> None:
+    supply = {"mirrors": {"registry.kailab.dev": "mirror.example/x"}, "pullSecrets": ["login"]}
+    api = FakeApiServer(node("worker", gpus=2))
+    api.after("create", "Pod", lambda call: api.add({**call.body, "status": {"phase": "Running"}}))
+    held = {"worker": {"nvidia.com/gpu": 2}}
+    spec = lab_spec(cluster=EXISTING, supply=supply)
+    assert GpuReleaseCheck(api.cluster, spec, tenant_spec("default"), held).run(1)
+    (call,) = api.calls_of("create", "Pod")
+    made = call.body["spec"]
+    assert made["containers"][0]["image"] == "mirror.example/x/probe:2"
+    assert made["imagePullSecrets"] == [{"name": "login"}]
 
 
 def gpus_free(removal: Removal) -> Milestone:

@@ -116,6 +116,33 @@ def test_pod_with_a_long_deletion_is_deleted_again(world: RemovalWorld) -> None:
     assert world.log.count("delete Pod slow grace 1") == 1
 
 
+@pytest.mark.parametrize(("number", "waits"), [(3, False), (20, True)])
+def test_many_pods_get_a_lead_over_the_namespace(world: RemovalWorld, number: int, waits: bool) -> None:
+    """Otherwise the namespace controller's first check finds some of them."""
+    ending = [pod(f"end-{n}", virtual=f"default/end-{n}") for n in range(number)]
+    world.api.add(*ending)
+    looks: list[str] = []
+    slept: list[float] = []
+
+    def collected(_: Call) -> None:
+        if not looks:
+            looks.append("first")
+            world.api.add(*({**one, "metadata": {**one["metadata"], "deletionTimestamp": "now"}} for one in ending))
+
+    def listed(_: Call) -> None:
+        looks.extend(["again"] if looks else [])
+        for one in ending if len(looks) == 3 else ():
+            world.api.objects.pop(("Pod", SPACE, one["metadata"]["name"]), None)
+
+    world.api.after("deletecollection", "Pod", collected)
+    world.api.after("list", "Pod", listed)
+    world.api.after("delete", "Namespace", lambda _: slept.append(world.api.cluster.pauses.slept))
+    helm(world)
+    assert remove(world).ok
+    assert (slept[0] > 0) is waits
+    assert precedes(world.log, f"delete all Pod in {SPACE} grace 1", f"delete Namespace {SPACE}")
+
+
 def test_removal_waits_for_reservation_pods_of_the_host_kai(world: RemovalWorld) -> None:
     labels = {"runai-gpu-group": "g1"}
     world.api.add(pod("half", virtual="default/half", labels=labels))

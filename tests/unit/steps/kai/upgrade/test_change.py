@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -183,6 +184,32 @@ def test_unavailable_versions_are_refused_before_any_change(runner: FakeRunner, 
         bench.change("0.9.8")
     assert (requested[0].kind, requested[0].name, requested[0].version) == ("chart", "kai-scheduler", "v0.9.8")
     assert bench.world.log == []
+
+
+def test_nodes_of_others_pull_the_images(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is loaded into them, and what they cannot pull is known before any change."""
+    bench = Bench(runner, tmp_path, "0.16.8")
+    requested: list[Any] = []
+
+    def choose(items: Any) -> dict[Any, Any]:
+        requested.extend(items)
+        return {i: SimpleNamespace(item=i, available=True, why=(), fix="") for i in requested}
+
+    bench.supply.choose = choose
+    bench.world.ctx = replace(bench.world.ctx, images_in_nodes=False)
+    monkeypatch.setattr("lab.steps.pulled_images.has_manifest", lambda image, _: "scheduler" in image or None)
+    monkeypatch.setattr("lab.steps.loaded_images.missing", lambda ctx, images: pytest.fail("looks into nodes"))
+    bench.world.helm("template", out=RENDERED)
+    bench.helm_installs("0.17.0")
+    assert bench.change("0.17.0").ok
+    assert {item.kind for item in requested} == {"chart"}
+
+    written, saved = len(bench.world.log), len(bench.saved)
+    monkeypatch.setattr("lab.steps.pulled_images.has_manifest", lambda image, _: "binder" not in image)
+    with pytest.raises(Unavailable, match="neither on the nodes nor in registries") as refused:
+        bench.change("0.16.8")
+    assert refused.value.evidence == ("ghcr.io/kai-scheduler/kai-scheduler/binder:v0.16.8",)
+    assert (len(bench.world.log), len(bench.saved)) == (written, saved)
 
 
 def test_bundled_versions_exclude_the_current_and_unsupported_ones(runner: FakeRunner, tmp_path: Path) -> None:

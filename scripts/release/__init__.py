@@ -1,0 +1,1 @@
+"""Makes what a release publishes; the release workflow runs these modules."""

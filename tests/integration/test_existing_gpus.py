@@ -1,0 +1,180 @@
+"""Simulated GPUs on a cluster of somebody else: KAI schedules with them, and the nodes are then as they were."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from lab.errors import LabError, Leftovers
+from lab.gpu.simulated.assigner import namespace
+from lab.kai.names import GPU_RESOURCE
+from lab.watch.manifests import LOCAL_IMAGE
+from lab.workloads.pods import gpu_pod
+from tests.integration.conftest import SIGKILL, Cli, at_start_of, run_suites
+from tests.integration.strangers_cluster import GUEST, PROBE, SPACE, Guest, Stranger, needs_kai, strangers_cluster
+from tests.support.cluster_objects import changes, objects_in
+
+KAI = "0.16.8"
+MIRROR = "mirror.example:5000"
+SECRET = "it-pull"
+DISTURBING = "(test_disorder or test_placement or test_preemption or test_queue_trees or test_topology) and not spread"
+"""Without the test after which KAI's scheduler has another ReplicaSet: the cluster would not be as it was."""
+SUITES = ("test_kai_pods", "test_reservation_pods", "test_queues", "test_gangs", "test_lab_is_real")
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def stranger(engine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
+    """A cluster with KAI and workloads, and without GPUs. Its nodes have kailab's images by the name of a mirror."""
+    needs_kai(KAI)
+    with strangers_cluster("it-plain", tmp_path_factory.mktemp("plain")) as found:
+        # without GPUs the cluster has no RuntimeClass nvidia, which KAI would give to pods with a part of a GPU
+        found.install_kai(KAI, "admission.gpuFractionRuntimeClassName=")
+        found.mirror(MIRROR, PROBE, LOCAL_IMAGE)
+        found.work()
+        found.secret(SECRET)
+        yield found
+
+
+@pytest.fixture
+def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
+    """A lab with two simulated GPUs on each worker; at the end the cluster must be as it was, node status included."""
+    before, nodes = objects_in(stranger.cluster), gpus_of(stranger)
+    made = Guest(cli, stranger)
+    made.write(**sections(stranger, 2))
+    yield made
+    cli("down", "--name", GUEST, code=None)
+    assert changes(before, objects_in(stranger.cluster)) == []
+    assert gpus_of(stranger) == nodes
+
+
+def sections(stranger: Stranger, per_node: int, *, exclusive: bool = False) -> Json:
+    """Of a lab file with simulated GPUs on each worker, all within its budget."""
+    at = {"provider": "existing", "kubeconfig": str(stranger.kubeconfig), "context": stranger.context}
+    gpu = {"mode": "simulated", "nodes": workers(stranger), "perNode": per_node, "model": "A100-40"}
+    return {
+        "cluster": {**at, "exclusive": exclusive},
+        "gpu": {**gpu, "image": LOCAL_IMAGE},
+        "budget": {"gpus": per_node * len(gpu["nodes"])},
+        "supply": {"mirrors": {"registry.kailab.dev": MIRROR}, "pullSecrets": [SECRET]},
+    }
+
+
+def workers(stranger: Stranger) -> list[str]:
+    return sorted(node for node in stranger.nodes if "worker" in node)
+
+
+def gpus_of(stranger: Stranger) -> dict[str, list[Any]]:
+    """Node → labels and resource names in its status."""
+    nodes = {node["metadata"]["name"]: node for node in stranger.cluster.list("Node")}
+    return {
+        name: [node["metadata"]["labels"], *(sorted(node["status"][key]) for key in ("capacity", "allocatable"))]
+        for name, node in nodes.items()
+    }
+
+
+@pytest.mark.timeout(1800)
+def test_suites_pass_and_nothing_is_left(guest: Guest) -> None:
+    plan = guest.lab("plan", "--json")["existing"]
+    assert plan["missing"] == []
+    assert f"Deployment {namespace(GUEST)}/gpu-assigner" in plan["objects"]
+    assert plan["images"][f"{MIRROR}/watch:1"] == "nodes"
+    up = guest.up()
+    assert (up["facts"]["gpu_mode"], up["facts"]["gpus"]) == ("simulated", "2 nodes × 2 NVIDIA A100-SXM4-40GB")
+    assert guest.up()["changed"] == 0
+    assert guest.lab("status", "--json")["ok"]
+    (copied,) = guest.stranger.cluster.list("Secret", namespace(GUEST), labels=f"kailab={GUEST}")
+    assert copied["metadata"]["name"] == SECRET
+    deployment = guest.stranger.cluster.get("Deployment", "gpu-assigner", namespace(GUEST)) or {}
+    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": SECRET}]
+
+    run_suites(guest.cli.env, GUEST, *(f"tests/e2e/{name}.py" for name in SUITES), "--lab-require", "kai,gpus")
+    assert "FAILED" not in (guest.cli("verify", "--name", GUEST).out)
+
+    # a kubelet that starts again keeps the number
+    node = workers(guest.stranger)[0]
+    guest.stranger.run.run(["docker", "exec", node, "systemctl", "restart", "kubelet"])
+    guest.stranger.cluster.wait_ready("Node", node, timeout=60)
+    assert guest.lab("status", "--json")["ok"]
+    guest.down()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_kailab_e2e_has_an_exclusive_cluster_with_nodes_of_8_gpus(guest: Guest) -> None:
+    """As ``nox -s e2e`` runs it: in two processes, with tests that need quota, and those that disturb others."""
+    guest.write(**sections(guest.stranger, 8, exclusive=True))
+    guest.up()
+    top = guest.stranger.cluster.get("Queue", GUEST) or {}
+    assert top["spec"]["resources"]["gpu"] == {"quota": 16, "limit": 16, "overQuotaWeight": 1}
+    artifacts = guest.cli.root / "artifacts"
+    guest.cli.env = {key: value for key, value in guest.cli.env.items() if not key.startswith("PYTEST_XDIST")}
+    guest.cli.env["KAILAB_ARTIFACTS"] = str(artifacts)
+    done = guest.cli("e2e", "--name", GUEST, "--require", "kai,gpus", "-k", DISTURBING, code=None, timeout=2000)
+    assert done.code == 0, done.out[-6000:]
+    cases = list(ET.parse(artifacts / "junit.xml").iter("testcase"))
+    passed = {str(case.get("name")).partition("[")[0] for case in cases if not len(case.findall("skipped"))}
+    assert passed >= {
+        "test_killed_component_loses_no_pod",
+        "test_pods_of_a_drained_node_come_back_elsewhere",
+        "test_non_preemptible_work_is_not_preempted",
+        "test_pods_are_packed_onto_one_node",
+    }
+    reasons = [str(skip.get("message")) for case in cases for skip in case.findall("skipped")]
+    assert not [why for why in reasons if "disturbs others" in why or "needs quota" in why]
+    assert guest.lab("status", "--json")["ok"]
+    guest.down()
+
+
+def test_watch_of_a_cluster_without_a_lab(cli: Cli, stranger: Stranger) -> None:
+    """Its pods pull the image from a registry; removed, it leaves the cluster as it was."""
+    before, at = objects_in(stranger.cluster), Guest(cli, stranger).at
+    cli("watch", "install", *at, "--image", f"{MIRROR}/watch:1", "--canary", "--interval", "5")
+    status = cli("watch", "status", *at, "--json").json()
+    assert (status["ready"], status["kai_version"]) == (True, KAI)
+    cli("watch", "remove", *at)
+    assert changes(before, objects_in(stranger.cluster)) == []
+
+
+def test_pods_of_others_keep_their_gpus(guest: Guest) -> None:
+    cluster = guest.stranger.cluster
+    guest.up()
+    theirs = gpu_pod("theirs", namespace=SPACE, scheduler=None)
+    del theirs["spec"]["runtimeClassName"]  # the cluster has none
+    cluster.apply([theirs])
+    try:
+        cluster.wait_ready("Pod", "theirs", SPACE, timeout=60)
+        refused = guest.cli("down", "--name", GUEST, code=Leftovers.exit_code).err
+        assert f"pod {SPACE}/theirs" in refused
+        node = cluster.get("Pod", "theirs", SPACE)["spec"]["nodeName"]  # type: ignore[index]
+        assert cluster.get("Node", node)["status"]["capacity"][GPU_RESOURCE] == "2"  # type: ignore[index]
+    finally:
+        cluster.delete("Pod", "theirs", SPACE, grace=0, wait=60)
+    guest.down()
+
+
+def test_killed_lab_and_lost_state(guest: Guest) -> None:
+    done = guest.cli.until(at_start_of("gpu-nodes"), SIGKILL, "up", "--yes", "-f", str(guest.file), delay=0.05)
+    assert done.code == -SIGKILL
+    guest.up()
+    shutil.rmtree(Path(guest.cli.env["KAILAB_STATE"]) / "labs" / GUEST)
+    assert guest.cli("down", *guest.at, "--lab", GUEST, "--json").json()["left"] == []
+
+
+def test_nodes_and_clusters_with_gpus_are_refused(guest: Guest) -> None:
+    stranger, status = guest.stranger, {"capacity": {GPU_RESOURCE: "8"}, "allocatable": {GPU_RESOURCE: "8"}}
+    first, second = workers(stranger)
+    guest.write(gpu={"mode": "simulated", "nodes": [first], "image": LOCAL_IMAGE})
+    for node, why in ((first, f"node {first} has {GPU_RESOURCE} already"), (second, f"node {second} offers 8")):
+        stranger.cluster.patch("Node", node, {"status": status}, subresource="status")
+        try:
+            assert why in guest.refused(LabError.exit_code)
+        finally:
+            gone = {key: {GPU_RESOURCE: None} for key in status}
+            stranger.cluster.patch("Node", node, {"status": gone}, subresource="status")
