@@ -140,6 +140,11 @@ class LabPaths:
         return self.root / "volumes"
 
     @property
+    def checkpoint(self) -> Path:
+        """State of the lab after its first ``kailab up``, with the cluster's keys (mode 0700); outlives ``root``."""
+        return state_root() / "checkpoints" / self.name
+
+    @property
     def lock(self) -> Path:
         """Lock file for the process that changes the lab. ``kailab down`` removes ``root``, so it is elsewhere."""
         return state_root() / "locks" / f"{self.name}.lock"

@@ -26,6 +26,7 @@ app = lazy_group(
         "status": "Show the state of each step, the tenants and the kubeconfigs.",
         "pause": "Freeze the nodes of a running lab: it uses no processor time, and keeps its memory and all pods.",
         "resume": "Continue a paused lab, and wait until its nodes are Ready.",
+        "reset": "Make a used lab as it was after 'kailab up': everything in its cluster is lost.",
         "e2e": "Run the suites against the running lab.",
         "down": "Remove the lab in any state, and verify that nothing is left.",
         "logs": "Collect events, objects and logs of the lab into a folder, within a time limit.",

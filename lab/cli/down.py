@@ -35,7 +35,9 @@ def down(
     context: Annotated[
         str | None, typer.Option("--context", help="An existing cluster with a lab whose state is lost.")
     ] = None,
-    images: Annotated[bool, typer.Option("--images", help="Also remove the baked node images.")] = False,
+    images: Annotated[
+        bool, typer.Option("--images", help="Also remove the baked node images and the checkpoint.")
+    ] = False,
     host: Annotated[bool, typer.Option("--host", help="Also undo the host changes.")] = False,
     yes: Yes = False,
     ui: Ui = "auto",

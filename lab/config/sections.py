@@ -34,6 +34,8 @@ class ClusterSpec(Model):
     """provider existing: the kubeconfig file (read only), absolute or relative to the lab file."""
     context: str | None = None
     """provider existing: the context in that file."""
+    checkpoint: Switch = False
+    """Keep the state of the new lab; the next 'kailab up' of the same lab restores it (provider kind)."""
     exclusive: Switch = False
     """provider existing: nobody else uses the cluster, so suites that disturb others may run."""
 

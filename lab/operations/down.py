@@ -29,6 +29,7 @@ from lab.paths import LabPaths, host_journal, host_lock, lab_names
 from lab.session.context import KIND_CLUSTER_LABEL
 from lab.session.lab import Lab
 from lab.session.session import Session
+from lab.steps.cluster.checkpoint import discard
 from lab.steps.cluster.existing import CLAIM, ExistingCluster, connect, refuse_another
 from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
@@ -97,6 +98,10 @@ def down(
             left += [f"{step}: {error}" for step, error in record.errors]
             left += record.left
             kept += _images(session) if keep_images and own else []
+            if not keep_images:
+                discard(scope("checkpoint"))
+            elif session.paths.checkpoint.exists():
+                kept.append(f"checkpoint {session.paths.checkpoint}")
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",

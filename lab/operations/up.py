@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.engine.events import Notice
+from lab.engine.run import RunRecord
 from lab.engine.step import Effect
-from lab.errors import HostNotReady, NotPermitted
+from lab.errors import HostNotReady, Interrupted, LabError, NotPermitted
 from lab.findings import Finding
 from lab.operations.abandoned import in_words
 from lab.operations.abandoned_removal import remove_abandoned
@@ -18,6 +19,7 @@ from lab.operations.results import UpReport
 from lab.paths import state_root
 from lab.session.lab import Lab
 from lab.session.run_history import save_run, step_seconds
+from lab.steps.cluster import KindCluster
 from lab.steps.host import HostReady
 
 Ask = Callable[[tuple[Effect, ...]], bool]
@@ -52,6 +54,7 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         record = engine.up(estimate, seen=seen, since=began)
         save_run(lab.paths.runs, record, dict(plan.facts))
         record.raise_failure()
+        _keep_checkpoint(lab, plan, record)
         for line in in_words(remove_abandoned(lab)):
             lab.bus.emit(Notice("info", f"removed {line}"))
     return UpReport(
@@ -62,6 +65,19 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         lab.paths.kubeconfig,
         {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in lab.tenants},
     )
+
+
+def _keep_checkpoint(lab: Lab, plan: Plan, record: RunRecord) -> None:
+    """Keep the state of a lab whose nodes this run created; the lab is up even if that fails."""
+    new = any(step.step == "cluster" and step.outcome == "changed" and not step.detail for step in record.steps)
+    for step in plan.steps if new else ():
+        if isinstance(step, KindCluster):
+            try:
+                step.keep_checkpoint(lab.context(step.id))
+            except Interrupted:
+                raise
+            except (LabError, OSError) as error:
+                lab.bus.emit(Notice("warning", f"no checkpoint was saved: {error}"))
 
 
 def _refuse_cluster(lab: Lab, plan: Plan, means: str) -> None:

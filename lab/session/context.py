@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from lab.config import LabSpec
 from lab.engine.events import Bus, Notice, StepProgress
@@ -14,6 +14,8 @@ from lab.paths import LabPaths
 from lab.supply import Supply
 from lab.tools.container import Container, ContainerEngine
 from lab.tools.process import Runner
+
+_JUST_STARTED = timedelta(minutes=2)
 
 KIND_CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # kind's label of node containers; its value is the cluster's name
 
@@ -56,6 +58,11 @@ class LabContext:
         if not self.spec.cluster.own:
             return {}
         return {node.name: datetime.fromisoformat(node.started) for node in self.nodes() if node.started}
+
+    def nodes_just_started(self) -> bool:
+        """Whether the nodes started so recently that pods may only need time. Raises CommandFailed."""
+        starts = self.node_starts().values()
+        return bool(starts) and datetime.now(UTC) - max(starts) < _JUST_STARTED
 
     def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         self.bus.emit(StepProgress(self.step, text, done, total))

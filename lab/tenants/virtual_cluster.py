@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
-from lab.engine.step import Effect, Observed
+from lab.engine.step import Effect, Observed, State
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import owner_of, refuse_foreign
@@ -103,14 +103,9 @@ class VirtualCluster(LabStep):
         release = helm_release.installed(ctx.cluster(), self.tenant.name, self.namespace) if known else None
         if release is None:
             return Observed.absent()
-        values = release_values(self.spec, self.tenant, endpoint)
-        if diff := helm_release.differences(release, self.tenant.vcluster, values):
-            return Observed.drifted("differs from the lab file", diff)
-        if gone := self._missing(ctx.cluster(), release):
-            return Observed.drifted("objects are missing", gone)
-        labels = labels_of(parts(ctx.cluster().get("Namespace", self.namespace) or {})[0])
-        if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
-            return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
+        found = self._installed(ctx.cluster(), release, endpoint)
+        if found.state is not State.READY:
+            return found
         if endpoint is None or not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.drifted("its kubeconfig is missing")
         if not access.answers(ctx, self.tenant.name):
@@ -119,13 +114,38 @@ class VirtualCluster(LabStep):
             return Observed.drifted("its CoreDNS has lost its configuration")
         return Observed.ready(str(endpoint))
 
+    def _installed(self, cluster: Cluster, release: Release, endpoint: access.Endpoint | None) -> Observed:
+        """Whether everything that the installation makes is there, whatever its pods do."""
+        values = release_values(self.spec, self.tenant, endpoint)
+        if diff := helm_release.differences(release, self.tenant.vcluster, values):
+            return Observed.drifted("differs from the lab file", diff)
+        if gone := self._missing(cluster, release):
+            return Observed.drifted("objects are missing", gone)
+        labels = labels_of(parts(cluster.get("Namespace", self.namespace) or {})[0])
+        if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
+            return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
+        return Observed.ready()
+
     def apply(self, ctx: LabContext) -> None:
         cluster, name = ctx.cluster(), self.tenant.name
         self.refuse_foreign(cluster)
+        port = access.claim_port(ctx, name) if self.spec.cluster.own else None
+        release = helm_release.installed(cluster, name, self.namespace)
+        starting = release is not None and ctx.nodes_just_started()
+        if release is None or not starting or self._installed(cluster, release, port).state is not State.READY:
+            self._install(ctx, port)
+        ctx.progress("waiting for the control plane")
+        self._wait_for_control_plane(ctx, cluster)
+        self._write_kubeconfig(ctx, cluster, port)
+        ctx.progress("waiting for DNS")
+        self._wait_inside(ctx)
+
+    def _install(self, ctx: LabContext, port: access.Endpoint | None) -> None:
+        """Install vCluster, or let Helm upgrade the installed one."""
+        cluster, name = ctx.cluster(), self.tenant.name
         # a first run has no chart yet when the plan is made
         alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
         validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
-        port = access.claim_port(ctx, name) if self.spec.cluster.own else None
         values = release_values(self.spec, self.tenant, port)
         if not self.spec.cluster.own and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
@@ -143,11 +163,6 @@ class VirtualCluster(LabStep):
         if gone and self._persistent:
             # vCluster writes its Secret only at its start, and its objects are owned by a Service that is gone
             cluster.delete_all("Pod", self.namespace, labels=self._control_plane)
-        ctx.progress("waiting for the control plane")
-        self._wait_for_control_plane(ctx, cluster)
-        self._write_kubeconfig(ctx, cluster, port)
-        ctx.progress("waiting for DNS")
-        self._wait_inside(ctx)
 
     def verify(self, ctx: LabContext) -> None:
         """Raise unless the kubeconfig leads to the tenant; on a port that was in use, another cluster has answered."""

@@ -103,10 +103,6 @@ class FakeKai(Kai):
     log: list[str] = field(default_factory=list, compare=False)
     act: Callable[[], None] = lambda: None
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return ("network",)
-
     def apply(self, ctx: Any) -> None:
         self.log.append(self.id)
         self.act()

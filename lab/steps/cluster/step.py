@@ -12,13 +12,15 @@ import yaml
 from lab.config import LabSpec
 from lab.engine.journal import Journal, Owned
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, LabError
+from lab.errors import ApiFailed, Interrupted, LabError
 from lab.gpu.nvidia.resolve import claim
 from lab.host.engines import inspect
 from lab.host.machine import Machine
 from lab.paths import LabPaths, lab_names, owner
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.steps.cluster import checkpoint
+from lab.steps.cluster.checkpoint import Checkpoint
 from lab.steps.cluster.config import VOLUMES, kind_config, shape
 from lab.steps.cluster.ownership import is_of_labs, owner_mounts, refuse_foreign_nodes
 from lab.steps.cluster.pausing import thaw
@@ -84,13 +86,54 @@ class KindCluster(LabStep):
             refuse_foreign_nodes(ctx)
             ctx.progress("removing an incomplete cluster")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
+        if saved := self._checkpoint(ctx):
+            try:
+                self._create(ctx, kind, wanted, saved)
+            except Interrupted:
+                checkpoint.trust(ctx)
+                raise
+            except LabError as error:
+                ctx.notice(f"the checkpoint could not be restored, so the lab is created without it: {error.what}")
+                checkpoint.discard(ctx)
+                kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
+            else:
+                return
+        self._create(ctx, kind, wanted)
+
+    @property
+    def _keeps_checkpoints(self) -> bool:
+        """Whether the lab file wants it. The members of an etcd with several know each other by address."""
+        return self.spec.cluster.checkpoint and self.spec.cluster.control_planes == 1
+
+    def _checkpoint(self, ctx: LabContext) -> Checkpoint | None:
+        """The checkpoint to restore, if the lab has one."""
+        if not self._keeps_checkpoints:
+            return None
+        return checkpoint.usable(ctx, checkpoint.checkpoint_key(self.spec, self.image))
+
+    def keep_checkpoint(self, ctx: LabContext) -> None:
+        """For nodes of this run, after all other steps: save a checkpoint, or record that the restored one is good.
+
+        Raises LabError, OSError: none was saved.
+        """
+        if not self._keeps_checkpoints:
+            return
+        if _recorded(ctx).get("restored") == "yes":
+            checkpoint.trust(ctx)
+        else:
+            ctx.progress("saving a checkpoint")
+            checkpoint.save(ctx, checkpoint.checkpoint_key(self.spec, self.image))
+
+    def _create(self, ctx: LabContext, kind: Kind, wanted: str, saved: Checkpoint | None = None) -> None:
+        """Create the cluster, with a checkpoint from its state."""
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
+        restored = checkpoint.restore_mounts(saved.folder) if saved else ()
         old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         marks = owner_mounts(ctx, made_network=claim_network(ctx, self.id))
-        with free_ports(self.spec) as ports:
+        with free_ports(self.spec, saved.ports if saved else {}) as ports:
             remove_volumes(ctx, self.image)
             ctx.paths.volumes.mkdir(exist_ok=True)
-            everywhere = (*marks, {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES})
+            everywhere = (*marks, {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES}, *restored)
             config = kind_config(
                 self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, everywhere=everywhere
             )
@@ -108,7 +151,8 @@ class KindCluster(LabStep):
             again=lambda: refuse_foreign_nodes(ctx),
         )
         ctx.paths.kubeconfig.chmod(0o600)
-        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=wanted)
+        state = {"complete": "yes", "shape": wanted, "restored": "yes" if saved else "no"}
+        ctx.journal.owns("cluster", ctx.kind_name, self.id, **state)
 
     def _start(self, ctx: LabContext, kind: Kind) -> None:
         """Start the nodes of a stopped lab in the order of their creation, so that they keep their addresses.

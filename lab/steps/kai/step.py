@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.config.node_assignment import beside_host_kai
-from lab.engine.step import Effect, Observed
+from lab.engine.step import Effect, Observed, State
 from lab.errors import StepFailed
 from lab.kai import VersionLine, line_of
 from lab.kai.chart import differences
@@ -25,7 +25,6 @@ from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
-from lab.steps.cluster.config import has_gpus
 from lab.steps.kai import guest_removal, required_crds
 from lab.steps.kai.binder_placeholders import are_left, delete_placeholders, placeholders
 from lab.steps.kai.chart import chart_seen, config_documents
@@ -62,6 +61,7 @@ class Kai(LabStep):
     """KAI on the lab's own cluster. ``kailab up`` also finishes a change of its version that was killed."""
 
     spec: LabSpec
+    needs: tuple[str, ...] = ("network",)
     id: str = "kai"
     stop_first: bool = False
     """Stop all of the old version before a change to another one, which is quicker than Helm's upgrade."""
@@ -76,11 +76,6 @@ class Kai(LabStep):
     @property
     def title(self) -> str:
         return f"KAI Scheduler {self.spec.kai.version}"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """KAI's pods start after GPU nodes are ready, since their preparation restarts containerd."""
-        return ("network", "gpu-nodes") if has_gpus(self.spec) else ("network",)
 
     def effects(self) -> tuple[Effect, ...]:
         what = f"{RELEASE} {self.spec.kai.version}, gpuSharing {'on' if self.spec.kai.gpu_sharing else 'off'}"
@@ -101,6 +96,17 @@ class Kai(LabStep):
 
     def observe(self, ctx: LabContext) -> Observed:
         cluster = ctx.cluster()
+        found = self._installed(cluster)
+        if found.state is not State.READY:
+            return found
+        if down := self._unavailable(ctx, cluster):
+            return Observed.drifted(f"not Available: {', '.join(down)}")
+        if not webhooks_answer(cluster, self.spec.name, self.line, kai_values(self.spec)):
+            return Observed.drifted("its webhooks do not answer")
+        return found
+
+    def _installed(self, cluster: Cluster) -> Observed:
+        """Whether everything that the installation makes is there, whatever its pods do."""
         left = leftovers.leftovers(cluster)
         release = helm_release.installed(cluster, RELEASE, NAMESPACE)
         if release is None:
@@ -116,17 +122,16 @@ class Kai(LabStep):
             return Observed.drifted(f"CRDs that its operator needs are missing: {', '.join(missing)}")
         if gone := (*helm_release.missing_objects(cluster, release), *self._missing(cluster)):
             return Observed.drifted("objects are missing", gone)
-        if down := self._unavailable(ctx, cluster):
-            return Observed.drifted(f"not Available: {', '.join(down)}")
         if are_left(cluster, self.line):
             return Observed.drifted("a start of its binder was killed and has left placeholders of GPU groups")
-        if not webhooks_answer(cluster, self.spec.name, self.line, kai_values(self.spec)):
-            return Observed.drifted("its webhooks do not answer")
         return Observed.ready(release.chart_version)
 
     def apply(self, ctx: LabContext) -> None:
         """Install KAI; one that Helm cannot upgrade, or that a killed change has left, is stopped first."""
         cluster = ctx.cluster()
+        if ctx.nodes_just_started() and self._installed(cluster).state is State.READY:
+            self._wait(ctx, cluster, frozenset())
+            return
         release, how = helm_release.installed(cluster, RELEASE, NAMESPACE), self.strategy(cluster)
         other = release is not None and release.chart_version.removeprefix("v") != self.line.version
         with ExitStack() as gate:

@@ -18,7 +18,7 @@ def test_tenants_spares_and_api_server_get_one_port_each() -> None:
     with free_ports(SPEC) as ports:
         owners = [port.owner for port in ports.mappings]
         assert owners == ["ml", "dev", *(f"spare-{n}" for n in range(SPARE_PORTS))]
-        assert [port.node for port in ports.mappings] == list(range(30440, 30440 + len(owners)))
+        assert [port.node for port in ports.mappings] == list(range(30040, 30040 + len(owners)))
         assert len({ports.api, *(port.host for port in ports.mappings)}) == 1 + len(owners)
 
 
@@ -27,3 +27,15 @@ def test_ports_are_reserved_until_released() -> None:
         other.bind(("127.0.0.1", ports.api))
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports.api))
+
+
+def test_ports_of_a_checkpoint_are_used_again_unless_they_are_in_use() -> None:
+    with free_ports(SPEC) as ports:
+        before = {port.owner: port.host for port in ports.mappings}
+    with free_ports(SPEC, before) as again:
+        assert {port.owner: port.host for port in again.mappings} == before
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", before["ml"]))
+        with free_ports(SPEC, before) as ports:
+            after = {port.owner: port.host for port in ports.mappings}
+    assert {owner for owner in before if before[owner] != after[owner]} == {"ml"}

@@ -163,10 +163,9 @@ def test_kai_step_exists_only_with_scheduler_kai() -> None:
     assert kai.kai_steps(lab_spec(scheduler="default", queues=[])) == []
 
 
-def test_needs_depend_on_gpus_and_provider() -> None:
-    assert kai.Kai(lab_spec()).needs == ("network", "gpu-nodes")
-    assert kai.Kai(lab_spec(gpus="none")).needs == ("network",)
-    assert kai.Kai(lab_spec(cluster=EXISTING)).needs == ("network",)
+def test_kai_starts_beside_the_preparation_of_gpus() -> None:
+    """It reads the nodes' GPUs in each of its cycles."""
+    assert kai.Kai(lab_spec()).needs == ("network",)
 
 
 def test_existing_clusters_pull_from_mirrors_with_secrets() -> None:
