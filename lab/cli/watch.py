@@ -32,7 +32,8 @@ LOOPBACK = "127.0.0.1"
 app = command_app(no_args_is_help=True)
 
 Image = Annotated[
-    str, typer.Option("--image", metavar="REF", help="Image that the nodes pull. Default in a lab: kailab's own.")
+    str,
+    typer.Option("--image", metavar="REF", help="Image that the nodes pull. Default in a lab's own cluster: kailab's."),
 ]
 CanaryPods = Annotated[bool, typer.Option("--canary", help="Also measure canary pods in the leaf queues.")]
 Queue = Annotated[list[str] | None, typer.Option("--queue", help="Queue of canary pods, instead of all leaf queues.")]

@@ -18,6 +18,8 @@ from lab.kube.readiness import is_ready
 from lab.session.lab import Lab
 from lab.steps.loaded_images import load, missing, workers
 from lab.supply import Item
+from lab.supply.pull_secrets import copy_pull_secrets, refuse_missing_secrets
+from lab.supply.registry import mirrored
 from lab.watch.manifests import LOCAL_IMAGE, OPERATOR_GROUP, WatchObjects, identity_of
 from lab.watch.metrics import series_of
 from lab.watch.names import APP_LABELS, INVARIANTS, NAME, PORT
@@ -28,6 +30,9 @@ _PROXY_SECONDS = 20.0
 
 _CLUSTER_WIDE = ("ClusterRoleBinding", "ClusterRole", "Namespace")
 """Kinds of the objects whose removal removes all; the namespace contains the rest."""
+
+CLAIM = "watch"
+"""Kind of the journal's record of a lab's watch."""
 
 _SELECTOR = ",".join(f"{key}={value}" for key, value in APP_LABELS.items())
 
@@ -46,6 +51,22 @@ class WatchTarget:
     def owner(self) -> str:
         """Value of the label of everything that is created: the lab's name, or ``kailab-watch``."""
         return self.lab.spec.name if self.lab else NAME
+
+    @property
+    def loads_image(self) -> bool:
+        """Whether kailab makes the image and loads it into the nodes: into those of a lab's own cluster."""
+        return self.lab is not None and self.lab.spec.cluster.own
+
+    def objects(self, image: str, **canary: Any) -> WatchObjects:
+        """The objects for this cluster; an existing one pulls as its lab's other pods do, and may have an adopted KAI.
+
+        ``canary`` are ``canary``, ``queues`` and ``interval`` of ``WatchObjects``.
+        """
+        if self.lab is None or self.lab.spec.cluster.own:
+            return WatchObjects(self.owner, image or LOCAL_IMAGE, **canary)
+        supply, labels = self.lab.spec.supply, self.lab.kai_serves
+        image = mirrored(image, supply.mirrors)
+        return WatchObjects(self.owner, image, pull_secrets=supply.pull_secrets, namespace_labels=labels, **canary)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -137,29 +158,33 @@ def install(target: WatchTarget, image: str = "", **canary: Any) -> WatchInstall
 
     Args:
         target: a lab's cluster or any other.
-        image: a reference that the nodes can pull; empty for a lab: kailab makes the image and loads it into the nodes.
-        canary: ``canary``, ``queues`` and ``interval`` of ``WatchObjects``.
+        image: a reference that the nodes can pull; empty for a lab's own cluster: kailab makes the image and loads it
+            into the nodes.
+        **canary: ``canary``, ``queues`` and ``interval`` of ``WatchObjects``.
 
     Raises:
-        SpecError: a cluster that is not a lab's needs an image.
+        SpecError: a cluster that is not a lab's own needs an image, or lacks a pull secret of the lab file.
         StepFailed: an object of one of the names exists and belongs to somebody else.
         WaitTimeout: the watch did not become ready.
     """
     began = time.monotonic()
     cluster = target.cluster
-    if not image and target.lab is None:
-        what = "--image is missing: only the nodes of a lab get the image from kailab"
-        raise SpecError(what, fix="build and push it as docs/how-to/watch.md says, and add --image REF")
+    if not image and not target.loads_image:
+        raise _without_image(target.lab)
     with target.locked():
-        wanted = WatchObjects(target.owner, image or LOCAL_IMAGE, **canary)
+        wanted = target.objects(image, **canary)
         operator = cluster.calls.json_or_none(f"/apis/{OPERATOR_GROUP}", "Prometheus Operator") is not None
         docs = wanted.documents(operator=operator)
         refuse_foreign(cluster, target.owner, docs, fix="remove that watch")
         if target.lab is not None:
-            target.lab.context(NAME).journal.owns("watch", NAME, NAME)
+            refuse_missing_secrets(cluster, target.lab.spec)
+            target.lab.context(NAME).journal.owns(CLAIM, NAME, NAME)
             if not image:
                 docs = replace(wanted, identity=_load(target.lab)).documents(operator=operator)
-        cluster.apply(docs)
+        cluster.apply(docs[:1])
+        if target.lab is not None:
+            copy_pull_secrets(cluster, target.lab.spec, NAME)
+        cluster.apply(docs[1:])
         if not wanted.canary:
             for kind in ("RoleBinding", "Role"):
                 cluster.delete(kind, NAME, NAME)
@@ -248,8 +273,19 @@ def remove(target: WatchTarget) -> WatchRemoved:
         if left := _left(cluster, owner):
             raise Leftovers(f"{left[0]} still exists", evidence=left, fix="run kailab watch remove again")
         if target.lab is not None:
-            target.lab.context(NAME).journal.released("watch", NAME)
+            target.lab.context(NAME).journal.released(CLAIM, NAME)
     return WatchRemoved(target.title, tuple(removed), tuple(kept), time.monotonic() - began)
+
+
+def _without_image(lab: Lab | None) -> SpecError:
+    """The refusal of a cluster whose nodes get no image from kailab; a lab with simulated GPUs may name the same."""
+    known = lab.spec.gpu.image if lab is not None else None
+    return SpecError(
+        "--image is missing: only the nodes of a lab's own cluster get the image from kailab",
+        fix=f"add --image {known}, which gpu.image of the lab file names"
+        if known
+        else "build and push it as docs/how-to/watch.md says, and add --image REF",
+    )
 
 
 def _left(cluster: Cluster, owner: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lab.kube.api import OWNER_LABEL
@@ -39,6 +39,10 @@ class WatchObjects:
     queues: tuple[str, ...] = ()
     """Queues of the canary pods; empty: all leaf queues."""
     interval: float = INTERVAL
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets of its namespace with which the kubelet pulls the image."""
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that its namespace needs for KAI to serve the canary pods."""
 
     def documents(self, *, operator: bool = True) -> list[Json]:
         """The objects in the order of their creation; with ``operator`` also those of the Prometheus Operator."""
@@ -46,7 +50,9 @@ class WatchObjects:
         for doc in found:
             meta = doc["metadata"]
             meta["labels"] = {**APP_LABELS, **meta.get("labels", {}), OWNER_LABEL: self.owner}
-            if doc["kind"] == "ClusterRole":
+            if doc["kind"] == "Namespace":
+                meta["labels"] = {**meta["labels"], **self.namespace_labels, OWNER_LABEL: self.owner}
+            elif doc["kind"] == "ClusterRole":
                 doc["rules"] = rules()
             elif doc["kind"] == "Deployment":
                 self._fill(doc["spec"]["template"])
@@ -59,6 +65,8 @@ class WatchObjects:
         template["metadata"]["labels"][OWNER_LABEL] = self.owner
         if self.identity:
             template["metadata"]["annotations"] = {_IDENTITY: self.identity}
+        if self.pull_secrets:
+            template["spec"]["imagePullSecrets"] = [{"name": name} for name in self.pull_secrets]
         (container,) = template["spec"]["containers"]
         container["image"] = self.image
         container["imagePullPolicy"] = "Never" if self.identity else "IfNotPresent"

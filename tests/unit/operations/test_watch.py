@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,13 +19,14 @@ from lab.errors import Leftovers, SpecError, StepFailed
 from lab.operations import watch as operation
 from lab.operations.watch import WatchedQueue, WatchTarget, install, remove, status, status_of
 from lab.paths import LabPaths
-from lab.session.lab import Lab
+from lab.session.lab import KAI_SERVES, Lab
 from lab.ui.text_writer import TextWriter
 from lab.ui.watch import render_watch_installed, render_watch_removed, render_watch_status
 from lab.watch.exporter import metrics
 from lab.watch.names import INVARIANTS, NAME
 from tests.support.api_requests import Call
 from tests.support.fake_api_server import FakeApiServer
+from tests.support.specs import EXISTING, lab_spec
 
 IMAGE = "registry.example/kailab-watch:1"
 
@@ -54,14 +53,13 @@ def target(server: FakeApiServer) -> WatchTarget:
 @pytest.fixture
 def of_a_lab(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> WatchTarget:
     """The cluster of a lab; its nodes have the image."""
-    journal = Journal(LabPaths("demo").journal)
-    fake: Any = SimpleNamespace(
-        spec=SimpleNamespace(name="demo"),
-        session=SimpleNamespace(locked=contextlib.nullcontext),
-        context=lambda step: SimpleNamespace(journal=journal),
-    )
     monkeypatch.setattr(operation, "_load", lambda lab: "content")
-    return WatchTarget(server.cluster, "lab demo", cast("Lab", fake))
+    return WatchTarget(server.cluster, "lab demo", Lab.of(lab_spec()))
+
+
+def guest(server: FakeApiServer, **sections: Any) -> WatchTarget:
+    """An existing cluster with a lab."""
+    return WatchTarget(server.cluster, "lab demo", Lab.of(lab_spec(cluster=EXISTING, **sections)))
 
 
 def names(server: FakeApiServer) -> set[str]:
@@ -76,6 +74,52 @@ def test_any_cluster_needs_an_image(server: FakeApiServer, target: WatchTarget) 
     with pytest.raises(SpecError, match="--image is missing"):
         install(target)
     assert server.log == []
+
+
+def test_lab_in_an_existing_cluster_needs_an_image_too(server: FakeApiServer) -> None:
+    """kailab has no access to its nodes, so that it can load nothing into them."""
+    with pytest.raises(SpecError, match="--image is missing") as refused:
+        install(guest(server))
+    assert refused.value.fix == "build and push it as docs/how-to/watch.md says, and add --image REF"
+    simulated = {"mode": "simulated", "nodes": ["a"], "model": "H100", "image": "r/kailab-watch:1"}
+    with pytest.raises(SpecError) as refused:
+        install(guest(server, gpu=simulated))
+    assert refused.value.fix == "add --image r/kailab-watch:1, which gpu.image of the lab file names"
+    assert server.calls == []
+    assert Journal(LabPaths("demo").journal).owned() == ()
+
+
+def test_existing_cluster_pulls_the_image_as_the_labs_other_pods(server: FakeApiServer) -> None:
+    server.put("Secret", "login", "default", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "e30="})
+    supply = {"mirrors": {"registry.example": "https://mirror.example/r/"}, "pullSecrets": ["login"]}
+    target = guest(server, supply=supply)
+    done = install(target, IMAGE, canary=True)
+    assert done.image == "mirror.example/r/kailab-watch:1"
+    copy = server.get("Secret", "login", NAME) or {}
+    assert (copy["metadata"]["labels"], copy["data"]) == ({"kailab": "demo"}, {".dockerconfigjson": "e30="})
+    spec = (server.get("Deployment", NAME, NAME) or {})["spec"]["template"]["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "login"}]
+    (container,) = spec["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == (done.image, "IfNotPresent")
+    assert f"--canary-image={done.image}" in container["args"]
+    order = [line for line in server.log if "Secret" in line or "Deployment" in line]
+    assert [line.partition(" ")[2].partition(" ")[0] for line in order] == ["Secret", "Deployment"]
+
+
+def test_missing_pull_secret_is_refused_before_anything_is_made(server: FakeApiServer) -> None:
+    with pytest.raises(SpecError, match="Secret default/login does not exist"):
+        install(guest(server, supply={"pullSecrets": ["login"]}), IMAGE)
+    assert server.log == []
+    assert Journal(LabPaths("demo").journal).owned() == ()
+
+
+def test_namespace_has_the_labels_by_which_an_adopted_kai_serves_it(server: FakeApiServer) -> None:
+    target = guest(server, kai={"manage": "adopt"})
+    assert target.lab is not None
+    target.lab.session.facts[KAI_SERVES] = "team=ml,kailab=theirs"
+    install(target, IMAGE)
+    labels = (server.get("Namespace", NAME) or {})["metadata"]["labels"]
+    assert (labels["team"], labels["kailab"]) == ("ml", "demo")
 
 
 def test_install_creates_the_objects_and_waits(server: FakeApiServer, target: WatchTarget) -> None:
