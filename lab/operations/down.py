@@ -25,6 +25,7 @@ from lab.operations.abandoned import abandoned, in_words
 from lab.operations.abandoned_removal import remove_abandoned
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
+from lab.operations.watch import remove_with
 from lab.paths import LabPaths, host_journal, host_lock, lab_names
 from lab.session.context import KIND_CLUSTER_LABEL
 from lab.session.lab import Lab
@@ -90,7 +91,7 @@ def down(
         elif answers or (not own and session.paths.kubeconfig.exists()):
             if at:
                 session.bus.emit(Notice("info", f"the state of lab {name} is lost: its labels say what it has"))
-            left += [] if own else _undo_killed(session)
+            left += [] if own else [*_undo_killed(session), *_remove_watch(session)]
             steps = [s for s in teardown_steps(session.spec) if not (keep_images and s.id == NODE_IMAGE)]
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name, partial=True).down()
             if record.cancelled:
@@ -133,6 +134,24 @@ def _undo_killed(session: Session) -> list[str]:
         session.bus.emit(Notice("info", f"removed {line}"))
     failed = [one for one in done if one.problem]
     return in_words(failed or [one for one in abandoned(lab) if not one.fix])
+
+
+def _remove_watch(session: Session) -> list[str]:
+    """Remove what ``kailab watch install`` made in a cluster that outlives the lab; returns why something of it stays.
+
+    Before the queues: one with a canary pod cannot be deleted.
+    """
+    try:
+        done = remove_with(Lab(session))
+    except Interrupted:
+        raise
+    except LabError as error:
+        return [f"watch: {error}"]
+    for line in done.removed if done else ():
+        session.bus.emit(Notice("info", f"removed {line} of the watch"))
+    for line in done.kept if done else ():
+        session.bus.emit(Notice("warning", f"{line}, and is left alone"))
+    return []
 
 
 def planned_undo() -> list[str]:

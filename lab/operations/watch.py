@@ -15,6 +15,7 @@ from lab.kube.describe import title_of
 from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.proxy import Proxy
 from lab.kube.readiness import is_ready
+from lab.objects.fields import labels_of
 from lab.session.lab import Lab
 from lab.steps.loaded_images import load, missing, workers
 from lab.supply import Item
@@ -259,22 +260,45 @@ def remove(target: WatchTarget) -> WatchRemoved:
     """
     began = time.monotonic()
     cluster, owner = target.cluster, target.owner
-    removed, kept = [], []
     with target.locked():
-        for kind in _CLUSTER_WIDE:
-            existing = cluster.get(kind, NAME)
-            if existing is None:
-                continue
-            if is_own(existing, owner):
-                cluster.delete(kind, NAME, wait=_GONE_SECONDS)
-                removed.append(f"{kind} {NAME}")
-            else:
-                kept.append(f"{kind} {NAME} {owner_of(existing)}")
+        removed, kept = _remove(cluster, owner)
         if left := _left(cluster, owner):
             raise Leftovers(f"{left[0]} still exists", evidence=left, fix="run kailab watch remove again")
         if target.lab is not None:
             target.lab.context(NAME).journal.released(CLAIM, NAME)
     return WatchRemoved(target.title, tuple(removed), tuple(kept), time.monotonic() - began)
+
+
+def remove_with(lab: Lab) -> WatchRemoved | None:
+    """Remove the watch of a lab on an existing cluster, whose lock the caller holds; None if it has none.
+
+    The journal names it, and where the lab's state was lost, the label of its namespace, which is removed last. Raises
+    ApiFailed and WaitTimeout.
+    """
+    began = time.monotonic()
+    cluster, name, journal = lab.cluster, lab.spec.name, lab.context(NAME).journal
+    space = cluster.get("Namespace", NAME)
+    labelled = space is not None and labels_of(space["metadata"]).get(OWNER_LABEL) == name
+    if not labelled and not journal.owned(CLAIM):
+        return None
+    removed, kept = _remove(cluster, name)
+    journal.released(CLAIM, NAME)
+    return WatchRemoved(f"lab {name}", tuple(removed), tuple(kept), time.monotonic() - began)
+
+
+def _remove(cluster: Cluster, owner: str) -> tuple[list[str], list[str]]:
+    """Remove the owner's objects; returns their titles, and those of others with the owner."""
+    removed, kept = [], []
+    for kind in _CLUSTER_WIDE:
+        existing = cluster.get(kind, NAME)
+        if existing is None:
+            continue
+        if is_own(existing, owner):
+            cluster.delete(kind, NAME, wait=_GONE_SECONDS)
+            removed.append(f"{kind} {NAME}")
+        else:
+            kept.append(f"{kind} {NAME} {owner_of(existing)}")
+    return removed, kept
 
 
 def _without_image(lab: Lab | None) -> SpecError:

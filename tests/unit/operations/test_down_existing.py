@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.engine.events import Bus
 from lab.engine.journal import Journal
 from lab.errors import LabError, Leftovers, NoLab, SpecError
 from lab.gpu.pools import SIMULATED_LABEL
@@ -18,6 +19,8 @@ from lab.session.session import Session
 from lab.steps.cluster import existing
 from lab.steps.cluster.existing import CLAIM
 from lab.tools.lock import file_lock
+from lab.watch.manifests import WatchObjects
+from lab.watch.names import NAME as WATCH
 from lab.workloads.temporary import PROCESS_LABEL, lab_lock_file
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.kai_install import add_kai_of_others
@@ -123,6 +126,73 @@ def test_lab_that_got_no_cluster_is_removed(theirs: FakeApiServer) -> None:
     assert not LabPaths("demo").root.exists()
 
 
+def watch(api: FakeApiServer, lab: str = "demo") -> None:
+    """What ``kailab watch install`` makes."""
+    for doc in WatchObjects(lab, "watch:1", canary=True).documents(operator=False):
+        api.add(doc)
+    api.put("Secret", "login", WATCH, metadata={"labels": {"kailab": lab}})
+
+
+def test_watch_is_removed_with_the_lab_before_the_queues(theirs: FakeApiServer) -> None:
+    before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
+    watch(theirs)
+    Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
+    assert operation.down("demo").left == ()
+    assert set(theirs.objects) == before
+    deleted = [line for line in theirs.log if line.startswith("delete ")]
+    assert deleted.index(f"delete Namespace {WATCH}") < deleted.index("delete Queue mine")
+    assert not LabPaths("demo").root.exists()
+
+
+def test_claimed_watch_that_was_removed_by_hand_is_no_leftover(theirs: FakeApiServer) -> None:
+    """Also one whose installation was killed before its first object."""
+    Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
+    assert operation.down("demo").left == ()
+
+
+def test_rest_of_a_watch_whose_namespace_is_gone_is_removed(theirs: FakeApiServer) -> None:
+    theirs.put("ClusterRole", WATCH, metadata=MINE)
+    Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
+    assert operation.down("demo").left == ()
+    assert theirs.get("ClusterRole", WATCH) is None
+
+
+@pytest.mark.parametrize("owner", ["other", WATCH])
+def test_watch_of_others_stays(theirs: FakeApiServer, owner: str) -> None:
+    watch(theirs, owner)
+    before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
+    assert operation.down("demo").left == ()
+    assert set(theirs.objects) == before
+
+
+def test_claimed_watch_that_belongs_to_others_now_stays_with_a_notice(theirs: FakeApiServer) -> None:
+    Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
+    watch(theirs, "other")
+    notices: list[str] = []
+    bus = Bus()
+    bus.subscribe(lambda event: notices.append(getattr(event, "text", "")))
+    assert operation.down("demo", bus=bus).left == ()
+    assert f"Namespace {WATCH} belongs to lab other, and is left alone" in notices
+    assert theirs.get("Namespace", WATCH) is not None
+
+
+def test_user_without_a_watch_needs_no_permission_for_it(theirs: FakeApiServer) -> None:
+    theirs.fail("get", "ClusterRoleBinding", *[(403, "no")] * 10)
+    assert operation.down("demo").left == ()
+
+
+def test_watch_that_cannot_be_removed_keeps_the_state(theirs: FakeApiServer) -> None:
+    watch(theirs)
+    Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
+    theirs.fail("delete", "ClusterRole", *[(403, "no")] * 10)
+    with pytest.raises(Leftovers) as caught:
+        operation.down("demo")
+    assert any(line.startswith("watch: DELETE ClusterRole") for line in caught.value.evidence)
+    assert f"ClusterRole {WATCH}" in caught.value.evidence
+    assert theirs.get("Queue", "mine") is None, "the other steps are undone"
+    assert Journal(LabPaths("demo").journal).owned("watch")
+
+
 @pytest.fixture
 def lost(theirs: FakeApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, str]:
     """Kubeconfig and context of the cluster, whose lab has lost its state directory."""
@@ -146,6 +216,14 @@ def test_lab_without_its_state_is_removed_by_its_labels(theirs: FakeApiServer, l
     assert sorted(deleted) == ["delete Namespace t-killed", "delete Queue mine"]
     assert theirs.get("Queue", "theirs") is not None
     assert not LabPaths("demo").root.exists()
+
+
+def test_watch_of_a_lost_lab_is_removed_by_its_label(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
+    theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai")
+    before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
+    watch(theirs)
+    assert operation.down("demo", at=lost).left == ()
+    assert set(theirs.objects) == before
 
 
 def test_simulated_gpus_of_a_lost_lab_are_taken_from_their_nodes(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
