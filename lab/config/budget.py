@@ -11,22 +11,38 @@ Spec = TypeVar("Spec", bound=LabFields)
 
 
 def with_budget(spec: Spec) -> Spec:
-    """The spec with its queues under one of the lab's name, which limits their GPUs.
+    """The spec with its queues under one of the lab's name, whose limit is what tenants leave of the budget's GPUs.
 
-    Unchanged without a budget or without KAI.
+    Unchanged without a budget or without KAI. Where that queue is there already, it gets another limit if the tenants
+    have changed.
 
     That queue has no quota unless the cluster is the lab's alone: with one, KAI would evict pods of others for the
     lab's. So the lab's pods run on GPUs that nobody else claims, and only preemptible ones do.
     """
-    gpus, name = spec.budget.gpus, spec.name
-    without_kai = spec.scheduler == "default" or spec.kai.manage == "none"
-    if gpus is None or without_kai or spec.cluster.own or any(queue.name == name for queue in spec.queues):
+    gpus, name = queues_budget(spec), spec.name
+    if gpus is None or not spec.wants_kai or spec.cluster.own:
         return spec
     quota = gpus if spec.cluster.exclusive else 0
     top = QueueSpec(name=name, gpu=QueueResource(quota=quota, limit=gpus))
+    if any(queue.name == name for queue in spec.queues):
+        return spec.model_copy(update={"queues": tuple(top if q.name == name else q for q in spec.queues)})
     own = spec.queues or (QueueSpec(name=f"{name}-default"),)
     below = (queue if queue.parent else queue.model_copy(update={"parent": name}) for queue in own)
     return spec.model_copy(update={"queues": (top, *below)})
+
+
+def queues_budget(spec: LabFields) -> float | None:
+    """GPUs of the budget for the lab's queues and its suites, without what tenants outside may have; None: no budget.
+
+    A rule of the lab file refuses tenants that leave nothing for the queues.
+    """
+    gpus = spec.budget.gpus
+    return None if gpus is None else max(0.0, gpus - spec.gpus_outside_queues)
+
+
+def leaves_nothing(spec: LabFields) -> bool:
+    """Whether tenants outside the lab's queues may have the whole budget, so that no pod with a GPU runs in these."""
+    return spec.wants_kai and spec.gpus_outside_queues > 0 and queues_budget(spec) == 0
 
 
 def top_queue(spec: LabFields) -> str:

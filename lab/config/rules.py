@@ -101,7 +101,7 @@ def _named_nodes(spec: LabFields) -> Iterator[BrokenRule]:
 
 def gpus_are_shared(spec: LabFields) -> bool:
     """Whether the lab's KAI gives pods fractions of GPUs."""
-    return spec.scheduler != "default" and spec.kai.manage != "none" and spec.kai.gpu_sharing
+    return spec.wants_kai and spec.kai.gpu_sharing
 
 
 def _mirrors(mirrors: Mapping[str, str]) -> Iterator[BrokenRule]:

@@ -62,7 +62,7 @@ class BudgetSpec(Model):
     """What the lab may take of a cluster that others use."""
 
     gpus: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
-    """GPUs in all, fractions count: the limit of the queue above the lab's queues (provider existing)."""
+    """GPUs in all, fractions count: of default and own-kai tenants, the rest for the queues (provider existing)."""
 
 
 class InferenceSpec(Model):
@@ -135,6 +135,17 @@ class LabFields(Model):
         if not self.cluster.own:
             return self.gpu.node_pools(len(self.gpu.nodes)) if self.gpu.nodes else ()
         return self.gpu.node_pools(self.cluster.workers or self.cluster.control_planes)
+
+    @property
+    def wants_kai(self) -> bool:
+        """Whether the lab has KAI on the host, and so queues; ``auto`` counts as KAI."""
+        return self.scheduler != "default" and self.kai.manage != "none"
+
+    @property
+    def gpus_outside_queues(self) -> int:
+        """GPU quotas of the tenants whose pods are in no queue of the lab; those of host-kai tenants are in one."""
+        inside = "host-kai" if self.wants_kai else ""
+        return sum(tenant.quota.gpus or 0 for tenant in self.tenants if tenant.mode != inside)
 
     def mode_of(self, tenant: TenantSpec) -> str:
         """A tenant's mode in words; without KAI on the host, the default scheduler serves its host-kai tenants."""

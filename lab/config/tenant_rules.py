@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.config import queue_rules
+from lab.config.budget import leaves_nothing
 from lab.config.node_assignment import beside_host_kai, nodes_wanted, pools_by_worker, tenant_nodes, worker_names
 from lab.config.rules import BrokenRule, Loc, dotted, duplicates, kai_on, known_line
 from lab.config.sections import LabFields
@@ -148,6 +149,15 @@ def _existing_cluster(spec: LabFields) -> Iterator[BrokenRule]:
     if spec.budget.gpus is not None and limited > spec.budget.gpus:
         what = f"the tenants' quotas are {limited} GPUs together, but budget.gpus is {spec.budget.gpus:g}"
         yield BrokenRule(("tenants",), what, (("budget", "gpus"),))
+    elif leaves_nothing(spec):
+        outside = " and ".join(
+            tenant.name for tenant in spec.tenants if tenant.mode != "host-kai" and tenant.quota.gpus
+        )
+        what = (
+            f"the quotas of {outside}, whose pods are in no queue of the lab, leave nothing of budget.gpus"
+            f" ({spec.budget.gpus:g}) for its queues; raise the budget, lower a quota, or set scheduler to 'default'"
+        )
+        yield BrokenRule(("tenants",), what, (("budget", "gpus"), _SCHEDULER))
 
 
 def _excess_quotas(spec: LabFields) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ import yaml
 
 from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added, with_added
+from lab.config.budget import with_budget
 from lab.engine.step import Observed
 from lab.errors import SpecError
 from lab.findings import Finding
@@ -76,7 +77,7 @@ def prepare(
         spec, facts, notices = resolve_existing(asked, cluster)
         findings = tuple(finding for finding in findings if finding.rule in _WITHOUT_ENGINE)
     spec, no_kai = resolve_scheduler(spec, lab.session.supply, require)
-    lab.session.spec = spec = with_added(spec, added)
+    lab.session.spec = spec = with_budget(with_added(spec, added))
     if cluster is not None:
         refuse_unfit(replace(lab.session.scope("plan"), open_cluster=lambda _: cluster), spec)
     plan = build_plan(

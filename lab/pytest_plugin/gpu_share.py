@@ -1,7 +1,8 @@
 """The GPUs that tests may use.
 
 In the lab's own cluster these are all GPUs outside tenants' dedicated nodes. In a cluster that others use they are
-those that no pod of others has, on nodes that are Ready and take any pod, and no more than the lab's budget.
+those that no pod of others has, on nodes that are Ready and take any pod, and no more than tenants outside the lab's
+queues leave of its budget.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from lab.config.budget import queues_budget
 from lab.kai.names import GPU_RESOURCE
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.isolation_labels import NODE_LABEL
@@ -75,5 +77,5 @@ def free_of_others(info: NodeInfo, mine: Collection[str]) -> int:
 
 
 def _budget(lab: Lab) -> int:
-    gpus = lab.spec.budget.gpus
+    gpus = queues_budget(lab.spec)
     return 2**31 if lab.spec.cluster.own or gpus is None else int(gpus)

@@ -146,8 +146,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _limits(lab: Lab) -> str:
     """What the lab may take of an existing cluster."""
-    gpus = lab.spec.budget.gpus
-    budget = "no budget" if gpus is None else f"budget {gpus:g} GPUs"
+    gpus, budget = lab.spec.budget.gpus, "no budget"
+    if gpus is not None:
+        outside = lab.spec.gpus_outside_queues
+        budget = f"budget {gpus:g} GPUs" + (f", {outside} of them for tenants outside its queues" if outside else "")
     return f"{budget}, {'exclusive' if lab.spec.cluster.exclusive else 'others use it'}"
 
 

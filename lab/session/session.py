@@ -76,9 +76,9 @@ class Session:
                 for key, model in _RESOLVED.items()
                 if key in resolved
             }
-            spec = with_budget(asked.model_copy(update={"scheduler": resolved["scheduler"], **sections}))
+            spec = asked.model_copy(update={"scheduler": resolved["scheduler"], **sections})
             added, facts = load_added(saved.get("added")), dict(saved["facts"])
-            return cls(asked, with_added(spec, added), facts, facts.get("engine", "docker"), added=added)
+            return cls(asked, with_budget(with_added(spec, added)), facts, facts.get("engine", "docker"), added=added)
         except (FileNotFoundError, NotADirectoryError):
             names = ", ".join(lab_names()) or "none"
             raise NoLab(f"no lab named {name!r} exists (labs on this machine: {names})", fix="kailab up") from None
@@ -127,7 +127,7 @@ class Session:
 
     def spec_with(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> LabSpec:
         """The spec with other tenants: the lab file's, then the added ones."""
-        return with_added(self.spec.model_copy(update={"tenants": asked.tenants}), added)
+        return with_budget(with_added(self.spec.model_copy(update={"tenants": asked.tenants}), added))
 
     def change_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
         """Replace the tenants by those of a lab file and the added ones; ``save`` writes them."""

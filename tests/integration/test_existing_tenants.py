@@ -53,7 +53,7 @@ def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
     made.write(
         kai={"manage": "install", "version": older},
         gpu={"mode": "simulated", "nodes": nodes, "perNode": 2, "model": "A100-40", "image": LOCAL_IMAGE},
-        budget={"gpus": 4},
+        budget={"gpus": 5},  # the load of an upgrade needs two GPUs beside the tenants own and plain
         supply={"mirrors": dict.fromkeys(("ghcr.io", "registry.kailab.dev"), MIRROR), "pullSecrets": [SECRET]},
         tenants=tenants,
     )

@@ -17,6 +17,7 @@ import lab.operations.tenant.upgrade
 import lab.session.session
 import lab.tenants.virtual_cluster
 from lab.config import LabSpec, TenantSpec
+from lab.config.budget import top_queue
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.gpu.map.model import GpuMap
@@ -175,6 +176,7 @@ class TenancyWorld:
         apart = beside_host_kai(spec)
         found: list[Any] = [self.step("network")]
         found += [FakeKai(spec, log=self.log, act=self.act("kai"))] if spec.scheduler == "kai" else []
+        found += [self.step("queues", "kai", want=spec.queues)] if top_queue(spec) else []
         found += [self.step("tenant-nodes", "network", want=tenant_nodes(spec))] if tenant_nodes(spec) else []
         found += [self.step("isolation", "kai", "tenant-nodes", want=spec.tenants)] if apart else []
         for tenant in spec.tenants:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.added_tenants import TenantRequest, with_tenant
+from lab.config.budget import with_budget
 from lab.config.node_assignment import tenant_nodes
 from lab.errors import LabError, SpecError
 from lab.gpu.map.model import GpuMap
@@ -42,7 +43,8 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
     with session.locked():
         session.refresh()
         others = tuple(tenant for tenant in session.spec.tenants if tenant.name != asked.name)
-        before = session.spec.model_copy(update={"tenants": others})  # an interrupted add has saved the tenant already
+        # an interrupted add has saved the tenant already
+        before = with_budget(session.spec.model_copy(update={"tenants": others}))
         with saved_when_done(lab):
             tenant = _put_into_session(lab, asked)
             loading = loading_steps(lab.spec, tenant, session.supply)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec, QueueSpec
-from lab.config.budget import with_budget
+from lab.config.budget import queues_budget, with_budget
 from tests.support.specs import EXISTING, lab_spec
 
 
@@ -32,6 +32,46 @@ def test_lab_without_queues_gets_a_leaf() -> None:
 def test_budget_is_guaranteed_where_nobody_else_uses_the_cluster() -> None:
     top = with_budget(lab_spec(cluster={**EXISTING, "exclusive": True})).queues[0]
     assert (top.gpu.quota, top.gpu.limit) == (4, 4)
+
+
+TENANTS = [
+    {"name": "plain", "mode": "default", "quota": {"gpus": 1}},
+    {"name": "own", "mode": "own-kai", "kaiVersion": "0.16.8", "nodes": ["a"], "quota": {"gpus": 2}},
+    {"name": "inside", "mode": "host-kai", "quota": {"gpus": 2}},
+]
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_queues_get_what_tenants_outside_them_leave(exclusive: bool) -> None:
+    """Pods of host-kai tenants are in the lab's queues, and those of the others are not."""
+    cluster = {**EXISTING, "exclusive": exclusive}
+    spec = with_budget(lab_spec(cluster=cluster, budget={"gpus": 5.5}, tenants=TENANTS))
+    assert (spec.queues[0].gpu.quota, spec.queues[0].gpu.limit) == (2.5 if exclusive else 0, 2.5)
+    assert queues_budget(spec) == 2.5
+
+
+def test_queue_of_a_lab_with_other_tenants_gets_another_limit() -> None:
+    spec = with_budget(lab_spec(cluster=EXISTING, tenants=TENANTS[:1]))
+    assert (spec.queues[0].gpu.limit, len(spec.queues)) == (3, 3)
+    changed = with_budget(spec.model_copy(update={"tenants": ()}))
+    assert (changed.queues[0].gpu.limit, changed.queues[1:]) == (4, spec.queues[1:])
+
+
+def test_without_kai_all_tenants_are_outside() -> None:
+    spec = lab_spec(cluster=EXISTING, scheduler="default", tenants=TENANTS[:1])
+    assert (with_budget(spec), queues_budget(spec)) == (spec, 3)
+
+
+@pytest.mark.parametrize("mode", ["default", "own-kai"])
+def test_tenants_that_leave_nothing_for_the_queues_are_refused(mode: str) -> None:
+    more = {"kaiVersion": "0.16.8", "nodes": ["a"]} if mode == "own-kai" else {}
+    tenants = [{"name": "all", "mode": mode, "quota": {"gpus": 4}, **more}]
+    with pytest.raises(ValueError, match=r"quotas of all, whose pods are in no queue .* leave nothing of budget.gpus"):
+        lab_spec(cluster=EXISTING, tenants=tenants)
+    assert lab_spec(cluster=EXISTING, tenants=tenants, scheduler="default").tenants
+    assert lab_spec(cluster=EXISTING, tenants=tenants, budget={"gpus": 4.5}).tenants
+    none = [{**tenants[0], "quota": {"gpus": 0}}]
+    assert lab_spec(cluster=EXISTING, tenants=none, budget={"gpus": 0}).tenants
 
 
 def test_budget_of_zero_is_a_limit() -> None:

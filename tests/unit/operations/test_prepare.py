@@ -13,7 +13,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from lab.config import LabSpec
+from lab.config import LabSpec, TenantQuota, TenantSpec
 from lab.engine.step import State
 from lab.errors import LabError, SpecError
 from lab.findings import Finding
@@ -88,6 +88,17 @@ def test_adopted_kai_needs_nothing(api: FakeApiServer, asked_for: list[Item], tm
     found, _ = operation.prepare(lab_of(tmp_path, kai={"manage": "adopt"}))
     assert asked_for == []
     assert (found.facts["kai_version"], found.facts["no_kai"]) == ("0.14.2", "")
+
+
+def test_queues_get_what_added_tenants_leave_of_the_budget(api: FakeApiServer, tmp_path: Path) -> None:
+    add_kai_of_others(api, "0.16.8")
+    lab = lab_of(tmp_path, kai={"manage": "adopt"})
+    values = {"controlPlane": {"statefulSet": {"persistence": {"volumeClaim": {"enabled": False}}}}}
+    tenant = TenantSpec(name="ml", mode="default", quota=TenantQuota(gpus=3), values=values)
+    lab.session = Session(lab.spec, lab.spec, added=(tenant,))
+    lab.session.save()
+    found, _ = operation.prepare(lab)
+    assert (found.spec.queues[0].name, found.spec.queues[0].gpu.limit) == ("demo", 1)
 
 
 @pytest.mark.parametrize("sections", [{"scheduler": "default"}, {"kai": {"manage": "none"}}])

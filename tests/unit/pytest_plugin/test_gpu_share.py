@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from lab.config import LabSpec, QueueSpec
+from lab.config import LabSpec, QueueSpec, TenantQuota, TenantSpec
 from lab.config.budget import with_budget
 from lab.config.sections import BudgetSpec, ClusterSpec
 from lab.kai.names import GPU_GROUP_LABEL, RESERVATION_APP
 from lab.objects.views import NodeView
 from lab.pytest_plugin.fixtures import gpus_lack
 from lab.pytest_plugin.gpu_share import gpu_total, node_shares, takes_any_pod, usable_nodes
+from lab.pytest_plugin.plugin import _limits
 from lab.pytest_plugin.scheduling import disturbs_others
 from tests.support.fake_lab import FakeLab, Run, runner
 
@@ -87,6 +88,17 @@ def test_budget_is_shared_among_nodes_that_tests_lease_side_by_side(lab: Any) ->
     assert shares(lab) == {"b": 8, "a": 1}
     lab.spec = existing(20)
     assert shares(lab) == {"a": 2, "b": 8, "c": 2}
+
+
+def test_gpus_of_tenants_outside_the_queues_are_not_the_suites(lab: Any) -> None:
+    node(lab, "one", 8)
+    quota = TenantQuota(gpus=3)
+    inside, outside = (TenantSpec(name=mode, mode=mode, quota=quota) for mode in ("host-kai", "default"))
+    lab.spec = existing(6).model_copy(update={"tenants": (inside,)})
+    assert (gpu_total(lab), shares(lab)) == (6, {"one": 6})
+    lab.spec = existing(6).model_copy(update={"tenants": (inside, outside)})
+    assert (gpu_total(lab), shares(lab)) == (3, {"one": 3})
+    assert _limits(lab) == "budget 6 GPUs, 3 of them for tenants outside its queues, others use it"
 
 
 def test_nodes_that_do_not_take_any_pod_are_left_out() -> None:

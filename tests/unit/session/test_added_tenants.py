@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.config import TenantQuota, TenantSpec
 from lab.config.added_tenants import tenant_request
 from lab.engine.journal import Journal
 from lab.errors import Busy, NoLab
@@ -16,6 +17,7 @@ from lab.paths import LabPaths
 from lab.session.lab import KAI_SERVES, Lab
 from lab.session.session import Session
 from lab.tenants.vcluster.access import claim_port
+from tests.support.specs import EXISTING, lab_spec
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
 
 
@@ -48,6 +50,15 @@ def test_added_tenants_follow_tenants_of_the_lab_file() -> None:
     assert names(lab) == ["file", "ml"]
     assert lab.tenants[1] == own_kai(nodes=["worker3"])
     assert [tenant.name for tenant in lab.session.asked.tenants] == ["file"]
+
+
+def test_queues_get_what_added_tenants_leave_of_the_budget() -> None:
+    spec = lab_spec(cluster=EXISTING, scheduler="kai")
+    added = TenantSpec(name="ml", mode="default", quota=TenantQuota(gpus=1))
+    Session(spec, spec, {}, added=(added,)).save()
+    session = Session.attached("demo")
+    assert (session.spec.queues[0].name, session.spec.queues[0].gpu.limit) == ("demo", 3)
+    assert session.spec_with(session.asked, ()).queues[0].gpu.limit == 4
 
 
 def test_up_keeps_added_tenants() -> None:

@@ -16,6 +16,7 @@ from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.serialization import to_json
+from tests.support.specs import EXISTING, lab_spec
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
 
 YES = lambda effects: True  # noqa: E731
@@ -149,6 +150,34 @@ def test_failed_add_can_be_repeated_or_removed(world: TenancyWorld) -> None:
     assert [tenant["name"] for tenant in added()] == ["ml"]
     remove(world.lab(), "ml")
     assert added() == []
+
+
+def test_queues_get_what_a_new_tenant_leaves_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queues are changed by each attempt: the state of a killed one has the tenant already."""
+    spec = lab_spec(cluster=EXISTING, scheduler="kai", kai={"manage": "adopt"}, tenants=[])
+    world = TenancyWorld(monkeypatch, spec)
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    world.api.put("StorageClass", "fast", metadata={"annotations": default})
+    failing = [True]
+
+    def fail() -> None:
+        if failing:
+            raise ApiFailed("no answer")
+
+    def limit() -> float:
+        return world.lab().spec.queues[0].gpu.limit
+
+    world.acts["queues"] = fail
+    request = tenant_request("ml", {"mode": "default", "gpus": 1})
+    with pytest.raises(StepFailed):
+        add(world.lab(), request)
+    failing.clear()
+    add(world.lab(), request)
+    assert (world.log.count("queues"), limit()) == (2, 3)
+    remove(world.lab(), "ml")
+    assert (world.log.count("queues"), limit()) == (3, 4)
+    with pytest.raises(SpecError, match="leave nothing of budget"):
+        add(world.lab(), tenant_request("all", {"mode": "default", "gpus": 4}))
 
 
 def test_existing_tenant_with_other_settings_is_refused(world: TenancyWorld) -> None:
