@@ -30,8 +30,9 @@ from lab.paths import LabPaths, host_journal, host_lock, lab_names
 from lab.session.context import KIND_CLUSTER_LABEL
 from lab.session.lab import Lab
 from lab.session.session import Session
+from lab.session.user_kubeconfig import CLAIM, connect
 from lab.steps.cluster.checkpoint import discard
-from lab.steps.cluster.existing import CLAIM, ExistingCluster, connect, refuse_another
+from lab.steps.cluster.existing import ExistingCluster, refuse_another
 from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.node_image import NODE_IMAGE, images_of

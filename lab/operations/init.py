@@ -11,9 +11,9 @@ from lab.config import existing_text
 from lab.errors import SpecError
 from lab.kai.names import GPU_RESOURCE
 from lab.kube import Cluster
+from lab.session.user_kubeconfig import one_context
 from lab.snapshot.cluster_nodes import cgroups_in_words
 from lab.snapshot.inventory import Inventory
-from lab.steps.cluster.existing import one_context
 from lab.text import count
 
 _BUDGET = 4

@@ -30,8 +30,9 @@ from lab.paths import state_root
 from lab.session.lab import Lab
 from lab.session.run_history import step_seconds
 from lab.session.session import Session, saved_engine
+from lab.session.user_kubeconfig import CLAIM, connect
 from lab.steps import kai
-from lab.steps.cluster.existing import CLAIM, connect, refuse_another
+from lab.steps.cluster.existing import refuse_another
 from lab.steps.cluster.ownership import refuse_foreign_nodes
 from lab.steps.host import HostReady
 from lab.steps.kai.values import kai_values

@@ -1,110 +1,27 @@
-"""Provider ``existing``: step ``cluster`` is a kubeconfig of one context, step ``network`` its Ready nodes.
-
-The user's kubeconfig is read once and never written. The copy has one context and no paths to other files, so that its
-current context is the right one for every tool.
-"""
+"""Provider ``existing``: step ``cluster`` is a kubeconfig of one context, step ``network`` its Ready nodes."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, LabError, SpecError, WaitTimeout
+from lab.errors import ApiFailed, LabError, WaitTimeout
 from lab.files import write_atomic
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.leftovers import labelled
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.session.user_kubeconfig import CLAIM, connect, named_context, one_context, uid_of
 from lab.workloads.temporary import PROCESS_LABEL
 
-CLAIM = "existing-cluster"
-"""Kind of the journal's record of the cluster; its facts are the server and the UID of namespace kube-system."""
-
-_FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key")}
-_SYSTEM = "kube-system"
 _GONE_SECONDS = 120.0
 
 Json = dict[str, Any]
-
-
-def one_context(file: Path, context: str) -> str:
-    """A kubeconfig with one context of ``file``: certificates inline, other paths absolute.
-
-    Raises SpecError: the file or the context does not exist, or names a missing file.
-    """
-    import yaml
-
-    try:
-        data = yaml.safe_load(file.read_text()) or {}
-        contexts = _by_name(data, "contexts", "context")
-        if context not in contexts:
-            raise SpecError(
-                f"cluster.context: {file} has no context {context!r}",
-                evidence=[f"contexts: {', '.join(sorted(contexts)) or 'none'}"],
-                fix="set cluster.context to one of these",
-            )
-        entry = contexts[context]
-        names = {"cluster": entry.get("cluster", ""), "user": entry.get("user", "")}
-        parts = {kind: dict(_by_name(data, f"{kind}s", kind).get(name) or {}) for kind, name in names.items()}
-        for kind, keys in _FILES.items():
-            for key in keys:
-                if path := parts[kind].pop(key, None):
-                    content = (file.parent / str(path)).read_bytes()
-                    parts[kind].setdefault(f"{key}-data", base64.b64encode(content).decode())
-    except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise SpecError(
-            f"cluster.kubeconfig: {file} is unreadable: {reason}", fix="name a kubeconfig file that kubectl can use"
-        ) from error
-    if not parts["cluster"].get("server"):
-        raise SpecError(
-            f"cluster.context: context {context!r} of {file} names no cluster with a server", fix="name another context"
-        )
-    user = parts["user"]
-    if path := user.get("tokenFile"):
-        user["tokenFile"] = str(file.parent / path)
-    if "/" in (command := str((user.get("exec") or {}).get("command", ""))):
-        user["exec"] = {**user["exec"], "command": str(file.parent / command)}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": context, "cluster": parts["cluster"]}],
-            "users": [{"name": context, "user": user}],
-            "contexts": [{"name": context, "context": {**entry, "cluster": context, "user": context}}],
-            "current-context": context,
-        },
-        sort_keys=False,
-    )
-
-
-def _by_name(data: Mapping[str, Any], section: str, kind: str) -> dict[str, Json]:
-    return {entry["name"]: entry.get(kind) or {} for entry in data.get(section) or []}
-
-
-def connect(spec: LabSpec) -> Cluster:
-    """A client for the cluster that the lab file names. Raises SpecError as ``one_context`` does."""
-    file, context = _named(spec)
-    one_context(file, context)
-    return Cluster(file, context)
-
-
-def _named(spec: LabSpec) -> tuple[Path, str]:
-    """Kubeconfig and context; a rule of the lab file guarantees both."""
-    return Path(spec.cluster.kubeconfig or "").expanduser(), spec.cluster.context or ""
-
-
-def uid_of(cluster: Cluster) -> str:
-    """The UID of namespace kube-system, which identifies a cluster. Raises ApiFailed."""
-    found = cluster.get("Namespace", _SYSTEM) or {}
-    return str(found.get("metadata", {}).get("uid", ""))
 
 
 def refuse_another(ctx: LabContext, cluster: Cluster) -> None:
@@ -131,21 +48,21 @@ class ExistingCluster(LabStep):
         return self.spec.cluster
 
     def effects(self) -> tuple[Effect, ...]:
-        file, context = _named(self.spec)
+        file, context = named_context(self.spec)
         what = f"copy of context {context} of {file} in the lab's state directory; {file} is not touched"
         return (Effect("lab", what, "kailab down"),)
 
     def observe(self, ctx: LabContext) -> Observed:
         if not ctx.paths.kubeconfig.exists():
             return Observed.drifted("this lab has not used it yet")
-        if ctx.paths.kubeconfig.read_text() != one_context(*_named(self.spec)):
+        if ctx.paths.kubeconfig.read_text() != one_context(*named_context(self.spec)):
             return Observed.drifted("the user's kubeconfig has changed")
         cluster = ctx.cluster()
         refuse_another(ctx, cluster)
         return Observed.ready(cluster.server)
 
     def apply(self, ctx: LabContext) -> None:
-        text = one_context(*_named(self.spec))
+        text = one_context(*named_context(self.spec))
         with_user = connect(self.spec)
         refuse_another(ctx, with_user)
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)

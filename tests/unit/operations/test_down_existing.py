@@ -16,8 +16,8 @@ from lab.gpu.pools import SIMULATED_LABEL
 from lab.operations import down as operation
 from lab.paths import LabPaths
 from lab.session.session import Session
+from lab.session.user_kubeconfig import CLAIM
 from lab.steps.cluster import existing
-from lab.steps.cluster.existing import CLAIM
 from lab.tools.lock import file_lock
 from lab.watch.manifests import WatchObjects
 from lab.watch.names import NAME as WATCH

@@ -21,7 +21,7 @@ from lab.host.facts import HostFacts
 from lab.operations import prepare as operation
 from lab.session.lab import Lab
 from lab.session.session import Session
-from lab.steps.cluster.existing import CLAIM
+from lab.session.user_kubeconfig import CLAIM
 from lab.supply import Choice, Item, Supply
 from lab.ui.plan import render_plan
 from tests.support.access_reviews import permit

@@ -2,153 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lab.engine.step import State
-from lab.errors import ApiFailed, LabError, SpecError
+from lab.errors import ApiFailed, LabError
+from lab.session.user_kubeconfig import CLAIM, one_context
 from lab.steps.cluster import existing
-from lab.steps.cluster.existing import CLAIM, ExistingCluster, ReadyNodes, connect, one_context, refuse_another
+from lab.steps.cluster.existing import ExistingCluster, ReadyNodes, refuse_another
 from lab.workloads.temporary import PROCESS_LABEL
 from tests.support.builders import node
 from tests.support.fakes import FakeRunner
+from tests.support.kubeconfigs import config, written
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec
-
-SERVER = "https://10.0.0.1:6443"
-
-
-def config(**user: Any) -> dict[str, Any]:
-    """A kubeconfig with the contexts ``prod``, which is the current one, and ``test``."""
-    return {
-        "current-context": "prod",
-        "clusters": [
-            {"name": "theirs", "cluster": {"server": "https://prod:6443"}},
-            {"name": "ours", "cluster": {"server": SERVER}},
-        ],
-        "users": [{"name": "admin", "user": {"token": "secret"}}, {"name": "dev", "user": user}],
-        "contexts": [
-            {"name": "prod", "context": {"cluster": "theirs", "user": "admin"}},
-            {"name": "test", "context": {"cluster": "ours", "user": "dev", "namespace": "mine"}},
-        ],
-    }
-
-
-def written(path: Path, data: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(data if isinstance(data, str) else yaml.safe_dump(data))
-    return path
-
-
-# --- one_context
-
-
-def test_copy_has_only_the_named_context(tmp_path: Path) -> None:
-    text = one_context(written(tmp_path / "config", config(token="abc")), "test")
-    assert yaml.safe_load(text) == {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "test", "cluster": {"server": SERVER}}],
-        "users": [{"name": "test", "user": {"token": "abc"}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": "mine"}}],
-        "current-context": "test",
-    }
-
-
-def test_certificates_are_inline_and_other_paths_absolute(tmp_path: Path) -> None:
-    for name in ("ca.crt", "dev.crt", "dev.key"):
-        written(tmp_path / "pki" / name, f"PEM of {name}")
-    files = {"client-certificate": "pki/dev.crt", "client-key": str(tmp_path / "pki" / "dev.key")}
-    plugin = {"command": "./bin/login", "args": ["--quiet"]}
-    data = config(**files, tokenFile="pki/token", exec=plugin)
-    data["clusters"][1]["cluster"]["certificate-authority"] = "pki/ca.crt"
-    made = yaml.safe_load(one_context(written(tmp_path / "config", data), "test"))
-    encoded = {name: base64.b64encode(f"PEM of {name}".encode()).decode() for name in ("ca.crt", "dev.crt", "dev.key")}
-    assert made["clusters"][0]["cluster"] == {"server": SERVER, "certificate-authority-data": encoded["ca.crt"]}
-    assert made["users"][0]["user"] == {
-        "client-certificate-data": encoded["dev.crt"],
-        "client-key-data": encoded["dev.key"],
-        "tokenFile": str(tmp_path / "pki" / "token"),
-        "exec": {"command": str(tmp_path / "bin" / "login"), "args": ["--quiet"]},
-    }
-
-
-def test_data_wins_over_files_as_in_kubectl(tmp_path: Path) -> None:
-    written(tmp_path / "dev.crt", "file")
-    data = config(**{"client-certificate": "dev.crt", "client-certificate-data": "inline"})
-    made = yaml.safe_load(one_context(written(tmp_path / "config", data), "test"))
-    assert made["users"][0]["user"] == {"client-certificate-data": "inline"}
-
-
-def test_plugin_on_the_path_is_kept(tmp_path: Path) -> None:
-    file = written(tmp_path / "config", config(exec={"command": "aws-iam-authenticator"}))
-    assert yaml.safe_load(one_context(file, "test"))["users"][0]["user"]["exec"]["command"] == "aws-iam-authenticator"
-
-
-def test_user_may_be_missing(tmp_path: Path) -> None:
-    data = config()
-    data["contexts"][1]["context"] = {"cluster": "ours"}
-    assert yaml.safe_load(one_context(written(tmp_path / "config", data), "test"))["users"][0]["user"] == {}
-
-
-def test_missing_context_names_the_others(tmp_path: Path) -> None:
-    file = written(tmp_path / "config", config())
-    with pytest.raises(SpecError) as refused:
-        one_context(file, "tset")
-    assert refused.value.what == f"cluster.context: {file} has no context 'tset'"
-    assert refused.value.evidence == ("contexts: prod, test",)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: [",
-        "just text",
-        "- a list",
-        "clusters: [{cluster: {}}]\ncontexts: [{context: {}}]",
-        "contexts: 3",
-        "contexts: [{name: test, context: text}]",
-        "contexts: [{name: test, context: {cluster: a}}]\nclusters: [{name: a, cluster: text}]",
-        "\x00",
-    ],
-)
-def test_broken_file_is_refused(tmp_path: Path, text: str) -> None:
-    file = written(tmp_path / "config", text)
-    with pytest.raises(SpecError, match=r"is unreadable: .+"):
-        one_context(file, "test")
-
-
-def test_missing_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"missing is unreadable: .*No such file"):
-        one_context(tmp_path / "missing", "test")
-    with pytest.raises(SpecError, match=r"is unreadable: .*dev\.crt"):
-        one_context(written(tmp_path / "config", config(**{"client-certificate": "dev.crt"})), "test")
-
-
-def test_empty_file_has_no_contexts(tmp_path: Path) -> None:
-    with pytest.raises(SpecError) as refused:
-        one_context(written(tmp_path / "config", ""), "test")
-    assert refused.value.evidence == ("contexts: none",)
-
-
-def test_context_without_a_server_is_refused(tmp_path: Path) -> None:
-    data = config()
-    data["contexts"][1]["context"] = {"cluster": "gone", "user": "dev"}
-    with pytest.raises(SpecError, match="names no cluster with a server"):
-        one_context(written(tmp_path / "config", data), "test")
-
-
-def test_client_uses_the_users_file_and_the_named_context(tmp_path: Path) -> None:
-    file = written(tmp_path / "config", config(token="abc"))
-    cluster = connect(lab_spec(cluster={"provider": "existing", "kubeconfig": str(file), "context": "test"}))
-    assert (cluster.kubeconfig, cluster.context, cluster.server) == (file, "test", SERVER)
-
-
-# --- step cluster
 
 
 @pytest.fixture
