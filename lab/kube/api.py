@@ -25,13 +25,15 @@ class Api:
     """A cluster by its kubeconfig file and context; thread-safe, connects at the first request.
 
     Ignores the user's kubeconfig, current context and ``KUBECONFIG``. Without ``context`` it uses the current context
-    of the file. Tests pass a fake ``transport``.
+    of the file. ``origin`` is from where kailab copied that file, for messages. Tests pass a fake ``transport``.
     """
 
-    def __init__(self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None, origin: str = ""
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.context = context
-        self.calls = RestClient(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context))
+        self.calls = RestClient(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context), origin)
         self.kinds = RestMapper(lambda path: self.calls.json_or_none(path, f"API discovery {path}"))
 
     @property

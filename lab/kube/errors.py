@@ -21,8 +21,10 @@ class Unreachable(ApiFailed):
         self.tls = failure.tls
 
 
-def fix_for(status: int, message: str, server: str, kubeconfig: Path, context: str | None) -> str:
-    """The next action after an error status."""
+def fix_for(status: int, message: str, server: str, kubeconfig: Path, context: str | None, origin: str = "") -> str:
+    """The next action after an error status; ``origin`` is from where kailab copied the kubeconfig."""
+    if status == 401 and origin:
+        return f"renew the credentials of {origin}; kailab uses them from its next command on"
     if status == 401:
         return f"renew the credentials in {kubeconfig}; those of a lab's own cluster are written again by 'kailab up'"
     if "admission webhook" in message or "ValidatingAdmissionPolicy" in message:

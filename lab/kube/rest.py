@@ -41,14 +41,17 @@ class RequestOptions(TypedDict, total=False):
 
 
 class RestClient:
-    """Sends requests; thread-safe. The kubeconfig and context are for messages.
+    """Sends requests; thread-safe. The kubeconfig, context and origin are for messages.
 
     ``connect`` makes the transport at the first request, because loading the client library takes 0.3 s.
     """
 
-    def __init__(self, kubeconfig: Path, context: str | None, connect: Callable[[], Transport]) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str | None, connect: Callable[[], Transport], origin: str = ""
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.context = context
+        self.origin = origin
         self.cancel: threading.Event | None = None
         self._connect = connect
         self._transport: Transport | None = None
@@ -175,7 +178,7 @@ class RestClient:
             f"{method} {title}: {message} (HTTP {status})",
             status=status,
             evidence=[line for line in evidence if line and line not in message],
-            fix=fix_for(status, message, self.transport.server, self.kubeconfig, self.context),
+            fix=fix_for(status, message, self.transport.server, self.kubeconfig, self.context, self.origin),
         )
 
     def _once(

@@ -83,6 +83,7 @@ def down(
         installed = own and session.runner.which(session.engine.name) is not None
         answers = installed and session.engine.call("version", check=False).code == 0
         if not own and session.paths.kubeconfig.exists():
+            session.renew_credentials()
             refuse_another(scope("down"), session.cluster())
         theirs = foreign_nodes(scope("containers")) if answers and unnamed else ()
         if theirs and not host:

@@ -44,7 +44,9 @@ from lab.tenants.vcluster.validation import validate_tenants
 def prepare(
     lab: Lab, require: frozenset[str] = frozenset(), *, advice: bool = False
 ) -> tuple[Plan, tuple[Finding, ...]]:
-    """Examine the machine and the sources and build the plan; changes nothing and takes seconds.
+    """Examine the machine and the sources and build the plan, which takes seconds.
+
+    Changes nothing, except that the lab's copy of an existing cluster's credentials is renewed.
 
     Args:
         lab: the lab.
@@ -75,6 +77,7 @@ def prepare(
         facts = {"engine": name}
     else:
         refuse_another(lab.session.scope("plan"), cluster)
+        lab.session.renew_credentials()
         spec, facts, notices = resolve_existing(asked, cluster)
         findings = tuple(finding for finding in findings if finding.rule in _WITHOUT_ENGINE)
     spec, no_kai = resolve_scheduler(spec, lab.session.supply, require)

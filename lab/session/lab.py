@@ -41,6 +41,7 @@ class Lab:
             raise NoLab(f"lab {lab.spec.name!r} has no cluster yet", fix="kailab up")
         if not paused and lab.paths.paused.exists():
             raise StepFailed(f"lab {lab.spec.name!r} is paused", fix=f"kailab resume --name {lab.spec.name}")
+        lab.session.renew_credentials()
         return lab
 
     @property

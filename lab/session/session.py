@@ -22,6 +22,7 @@ from lab.files import write_atomic
 from lab.kube import Cluster
 from lab.paths import LabPaths, lab_names
 from lab.session.context import LabContext
+from lab.session.user_kubeconfig import renew_copy
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.lock import lock_now
@@ -156,6 +157,10 @@ class Session:
         whole = with_added(asked, self.added)
         self.supply = Supply(whole, self.runner, self.engine, engine_runs=self.engine_runs)
 
+    def renew_credentials(self) -> None:
+        """Use the user's credentials for an existing cluster as they are now; before the first call of its client."""
+        renew_copy(self.spec, self.paths, self.journal)
+
     def cluster(self, tenant: str = "") -> Cluster:
         """The lab's cluster, or a tenant's; connected on first use.
 
@@ -165,8 +170,10 @@ class Session:
             if tenant not in self._clusters:
                 path = self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig
                 theirs = self.spec.cluster.kubeconfig
-                if tenant or theirs is None or path.exists():
+                if tenant or theirs is None:
                     cluster = Cluster(path)
+                elif path.exists():
+                    cluster = Cluster(path, origin=f"context {self.spec.cluster.context} of {theirs.expanduser()}")
                 else:
                     cluster = Cluster(theirs.expanduser(), self.spec.cluster.context)
                 cluster.cancel = self.cancel

@@ -7,13 +7,17 @@ context is the right one for every tool.
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec
-from lab.errors import SpecError
+from lab.engine.journal import Journal
+from lab.errors import LabError, SpecError
+from lab.files import write_atomic
 from lab.kube import Cluster
+from lab.paths import LabPaths
 
 CLAIM = "existing-cluster"
 """Kind of the journal's record of the cluster; its facts are the server and the UID of namespace kube-system."""
@@ -95,3 +99,22 @@ def uid_of(cluster: Cluster) -> str:
     """The UID of namespace kube-system, which identifies a cluster. Raises ApiFailed."""
     found = cluster.get("Namespace", _SYSTEM) or {}
     return str(found.get("metadata", {}).get("uid", ""))
+
+
+def renew_copy(spec: LabSpec, paths: LabPaths, journal: Journal) -> None:
+    """Copy the context again where the user's file has changed, as after an expiry, and leads to the lab's cluster.
+
+    Otherwise the copy stays: without a usable file, without an answer, or if the context leads to another cluster.
+    """
+    file = paths.kubeconfig
+    if spec.cluster.own or not file.exists():
+        return
+    with contextlib.suppress(LabError, OSError):
+        text = one_context(*named_context(spec))
+        if text == file.read_text():
+            return
+        known = {owned.facts.get("uid") for owned in journal.owned(CLAIM)}
+        with contextlib.closing(connect(spec)) as cluster:
+            same = bool(uid := uid_of(cluster)) and uid in known
+        if same:
+            write_atomic(file, text, mode=0o600)

@@ -74,6 +74,14 @@ def test_unreachable_server_is_named(api: FakeApi, cluster: Cluster) -> None:
     assert "next: check whether the cluster runs" in text
 
 
+def test_refused_credentials_name_the_file_that_they_were_copied_from(api: FakeApi) -> None:
+    copy = Cluster(Path("/lab/copy"), transport=api, origin="context farm of /home/jane/.kube/config")
+    api.on("GET", PODS, status(401, "Unauthorized"))
+    with pytest.raises(ApiFailed) as refused:
+        copy.list("Pod", "ns")
+    assert refused.value.fix.startswith("renew the credentials of context farm of /home/jane/.kube/config; ")
+
+
 def test_untrusted_certificate_is_not_retried(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, TransportError("certificate verify failed", tls=True))
     with pytest.raises(ApiFailed, match=r"untrusted certificate: certificate verify failed\n.*recreated"):

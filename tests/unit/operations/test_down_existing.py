@@ -105,6 +105,14 @@ def test_nothing_is_removed_from_another_cluster(theirs: FakeApiServer) -> None:
     assert LabPaths("demo").journal.exists()
 
 
+def test_credentials_that_were_renewed_are_used(theirs: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any request: with the expired ones of the copy nothing could be removed."""
+    asked: list[bool] = []
+    monkeypatch.setattr("lab.session.session.renew_copy", lambda *_: asked.append(not theirs.calls))
+    assert operation.down("demo").left == ()
+    assert asked == [True]
+
+
 def test_cluster_that_does_not_answer_keeps_the_state(theirs: FakeApiServer) -> None:
     theirs.alive = False
     with pytest.raises(LabError):

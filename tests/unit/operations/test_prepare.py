@@ -101,6 +101,13 @@ def test_queues_get_what_added_tenants_leave_of_the_budget(api: FakeApiServer, t
     assert (found.spec.queues[0].name, found.spec.queues[0].gpu.limit) == ("demo", 1)
 
 
+def test_plan_uses_renewed_credentials(api: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("lab.session.session.renew_copy", lambda spec, *_: asked.append(str(spec.cluster.kubeconfig)))
+    operation.prepare(lab_of(tmp_path, scheduler="default"))
+    assert asked == [str(tmp_path / "config")]
+
+
 @pytest.mark.parametrize("sections", [{"scheduler": "default"}, {"kai": {"manage": "none"}}])
 def test_lab_without_kai(api: FakeApiServer, tmp_path: Path, sections: dict[str, Any]) -> None:
     found, _ = operation.prepare(lab_of(tmp_path, **sections))

@@ -1,4 +1,4 @@
-"""The user's kubeconfig of an existing cluster: one context of it, and a client for it."""
+"""The user's kubeconfig of an existing cluster: one context of it, a client for it, and the lab's copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 import yaml
 
 from lab.errors import SpecError
-from lab.session.user_kubeconfig import connect, one_context
+from lab.session import user_kubeconfig
+from lab.session.lab import Lab
+from lab.session.session import Session
+from lab.session.user_kubeconfig import CLAIM, connect, one_context
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.kubeconfigs import SERVER, config, written
 from tests.support.specs import lab_spec
 
@@ -113,3 +117,80 @@ def test_client_uses_the_users_file_and_the_named_context(tmp_path: Path) -> Non
     file = written(tmp_path / "config", config(token="abc"))
     cluster = connect(lab_spec(cluster={"provider": "existing", "kubeconfig": str(file), "context": "test"}))
     assert (cluster.kubeconfig, cluster.context, cluster.server) == (file, "test", SERVER)
+
+
+# --- the lab's copy
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApiServer:
+    """The cluster behind the user's context."""
+    server = FakeApiServer()
+    server.put("Namespace", "kube-system", metadata={"uid": "one"})
+    monkeypatch.setattr(user_kubeconfig, "connect", lambda spec: server.cluster)
+    return server
+
+
+@pytest.fixture
+def session(tmp_path: Path, api: FakeApiServer) -> Session:
+    """A lab that is up, whose user has renewed the credentials."""
+    file = written(tmp_path / "config", config(token="old"))
+    spec = lab_spec(cluster={"provider": "existing", "kubeconfig": str(file), "context": "test"})
+    made = Session(spec, spec, engine_runs=False)
+    made.save()
+    made.paths.kubeconfig.write_text(one_context(file, "test"))
+    made.journal.owns(CLAIM, api.server, "cluster", server=api.server, uid="one")
+    written(file, config(token="new"))
+    return made
+
+
+def token(session: Session) -> str:
+    return str(yaml.safe_load(session.paths.kubeconfig.read_text())["users"][0]["user"]["token"])
+
+
+def test_renewed_credentials_are_those_of_the_next_command(session: Session) -> None:
+    before = Path(session.spec.cluster.kubeconfig or "").read_bytes()
+    lab = Lab.attach("demo")
+    assert token(session) == "new"
+    assert session.paths.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert Path(session.spec.cluster.kubeconfig or "").read_bytes() == before
+    assert lab.cluster.kubeconfig == session.paths.kubeconfig
+    assert lab.cluster.calls.origin == f"context test of {session.spec.cluster.kubeconfig}"
+
+
+def test_unchanged_file_needs_no_request(session: Session, api: FakeApiServer) -> None:
+    session.renew_credentials()
+    api.calls.clear()
+    session.renew_credentials()
+    assert api.calls == []
+
+
+def test_context_that_leads_to_another_cluster_is_not_copied(session: Session, api: FakeApiServer) -> None:
+    api.put("Namespace", "kube-system", metadata={"uid": "two"})
+    session.renew_credentials()
+    assert token(session) == "old"
+
+
+def test_cluster_without_a_known_identity_is_not_trusted(session: Session, api: FakeApiServer) -> None:
+    session.journal.released(CLAIM, api.server)
+    session.renew_credentials()
+    session.journal.owns(CLAIM, api.server, "cluster", server=api.server, uid="")
+    api.remove("Namespace", "kube-system")
+    session.renew_credentials()
+    assert token(session) == "old"
+
+
+def test_copy_stays_where_the_users_file_does_not_help(session: Session, api: FakeApiServer) -> None:
+    api.fail("get", "Namespace", (401, "Unauthorized"))
+    session.renew_credentials()
+    api.alive = False
+    session.renew_credentials()
+    Path(session.spec.cluster.kubeconfig or "").unlink()
+    session.renew_credentials()
+    assert token(session) == "old"
+
+
+def test_lab_without_a_copy_gets_none(session: Session) -> None:
+    session.paths.kubeconfig.unlink()
+    session.renew_credentials()
+    assert not session.paths.kubeconfig.exists()
