@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from lab.errors import ApiFailed
 from lab.kube.api import OWNER_LABEL, Api
@@ -15,21 +16,31 @@ _COPIES = (
 """Kinds that the cluster writes and removes by itself; they inherit labels."""
 
 
-def labelled(cluster: Api, lab: str) -> tuple[str, ...]:
-    """Titles of the objects with the label of ``lab``, such as ``Queue team-a``.
+class Labelled(NamedTuple):
+    """The objects with a lab's label, as far as the user may list them."""
 
-    Skips kinds that the user may not list. Raises ApiFailed.
-    """
+    titles: tuple[str, ...]
+    """Such as ``Queue team-a``."""
+    unlisted: tuple[str, ...]
+    """Kinds that the user may not list, such as ``Role.rbac.authorization.k8s.io``."""
 
-    def read(resource: Resource) -> list[str]:
+
+def labelled(cluster: Api, lab: str) -> Labelled:
+    """The objects with the label of ``lab``, and the kinds that the user may not list. Raises ApiFailed."""
+
+    def read(resource: Resource) -> list[str] | None:
         try:
             found = cluster.list(resource.qualified_kind, labels=f"{OWNER_LABEL}={lab}")
         except ApiFailed as error:
-            if error.status in (403, 404, 405):
+            if error.status == 403:
+                return None
+            if error.status in (404, 405):
                 return []
             raise
         return [resource.title(obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in found]
 
     kinds = [kind for kind in cluster.kinds.listable() if (kind.group, kind.kind) not in _COPIES]
     with ThreadPoolExecutor(8, thread_name_prefix="labelled") as pool:
-        return tuple(sorted(title for some in pool.map(read, kinds) for title in some))
+        found = dict(zip((kind.qualified_kind for kind in kinds), pool.map(read, kinds), strict=True))
+    titles = sorted(title for some in found.values() for title in some or ())
+    return Labelled(tuple(titles), tuple(sorted(kind for kind, some in found.items() if some is None)))

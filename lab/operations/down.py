@@ -235,9 +235,11 @@ def _session_at(name: str, kubeconfig: Path, context: str) -> Session:
         space["metadata"]["name"]: labels_of(space["metadata"])
         for space in cluster.list("Namespace", labels=f"{OWNER_LABEL}={name}")
     }
-    if not spaces and not labelled(cluster, name):
+    if not spaces and not (found := labelled(cluster, name)).titles:
         raise NoLab(
-            f"cluster {context} has nothing of a lab {name}", fix=cluster.kubectl("get", "ns", "-L", OWNER_LABEL)
+            f"cluster {context} has nothing of a lab {name}",
+            evidence=[f"you may not list {', '.join(found.unlisted)}"] if found.unlisted else (),
+            fix=cluster.kubectl("get", "ns", "-L", OWNER_LABEL),
         )
     prefix = tenant_namespace("")
     modes: dict[str, Literal["own-kai", "default"]] = {

@@ -94,8 +94,15 @@ class ExistingCluster(LabStep):
             )
 
     def remains(self, ctx: LabContext) -> tuple[str, ...]:
-        """Objects of any kind with the lab's label."""
-        return labelled(ctx.cluster(), self.spec.name)
+        """Objects of any kind with the lab's label; a notice names the kinds that the user may not list."""
+        found = labelled(ctx.cluster(), self.spec.name)
+        if found.unlisted:
+            ask = ctx.cluster().kubectl("get", ",".join(found.unlisted), "-A", "-l", f"{OWNER_LABEL}={self.spec.name}")
+            ctx.notice(
+                f"kinds that you may not list were not searched for objects of lab {self.spec.name}:"
+                f" {', '.join(found.unlisted)}; an administrator can: {ask}"
+            )
+        return found.titles
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ def test_objects_of_the_lab_are_named_with_their_kind() -> None:
     api.put("Widget", "wheel", "mine", metadata=MINE)
     api.put("Queue", "other", metadata={"labels": {"kailab": "other"}})
     api.put("Namespace", "theirs")
-    assert labelled(api.cluster, "demo") == ("Queue team", "Widget mine/wheel")
-    assert labelled(api.cluster, "none") == ()
+    assert labelled(api.cluster, "demo") == (("Queue team", "Widget mine/wheel"), ())
+    assert labelled(api.cluster, "none").titles == ()
     assert api.log == []
 
 
@@ -27,22 +27,30 @@ def test_objects_of_the_lab_are_named_with_their_kind() -> None:
 def test_copies_that_the_cluster_removes_by_itself_do_not_count(kind: str) -> None:
     api = FakeApiServer()
     api.put(kind, "copy", "mine", metadata=MINE)
-    assert labelled(api.cluster, "demo") == ()
+    assert labelled(api.cluster, "demo").titles == ()
 
 
 def test_metrics_of_removed_pods_do_not_count() -> None:
     api = FakeApiServer()
     api.serve("PodMetrics", "metrics.k8s.io/v1beta1", "pods")
     api.put("PodMetrics", "pod", "mine", metadata=MINE)
-    assert labelled(api.cluster, "demo") == ()
+    assert labelled(api.cluster, "demo").titles == ()
 
 
-@pytest.mark.parametrize("code", [403, 404, 405])
+@pytest.mark.parametrize("code", [404, 405])
 def test_kinds_that_cannot_be_listed_are_skipped(code: int) -> None:
     api = FakeApiServer()
     api.put("Queue", "team", metadata=MINE)
     api.fail("list", "Secret", (code, "no"))
-    assert labelled(api.cluster, "demo") == ("Queue team",)
+    assert labelled(api.cluster, "demo") == (("Queue team",), ())
+
+
+def test_kinds_that_the_user_may_not_list_are_named() -> None:
+    api = FakeApiServer()
+    api.put("Queue", "team", metadata=MINE)
+    for kind in ("Secret", "Role"):
+        api.fail("list", kind, (403, "forbidden"))
+    assert labelled(api.cluster, "demo") == (("Queue team",), ("Role.rbac.authorization.k8s.io", "Secret"))
 
 
 def test_server_that_fails_is_not_proof_of_nothing() -> None:

@@ -263,6 +263,13 @@ def test_lab_that_the_cluster_does_not_have_is_named(theirs: FakeApiServer, lost
     assert theirs.log == []
 
 
+def test_kinds_that_may_hide_a_lost_lab_are_named(theirs: FakeApiServer, lost: tuple[Path, str]) -> None:
+    theirs.fail("list", "Secret", (403, "forbidden"))
+    with pytest.raises(NoLab) as caught:
+        operation.down("other", at=lost)
+    assert caught.value.evidence == ("you may not list Secret",)
+
+
 @pytest.mark.usefixtures("theirs")
 def test_labels_are_not_used_where_the_state_exists(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="lab demo has its state on this machine"):

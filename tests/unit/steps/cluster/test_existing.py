@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.engine.events import Notice
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError
 from lab.session.user_kubeconfig import CLAIM, one_context
@@ -88,6 +89,16 @@ def test_remains_are_the_objects_with_the_labs_label(world: LabWorld) -> None:
     world.api.put("Queue", "team", metadata={"labels": {"kailab": "demo"}})
     world.api.put("Queue", "theirs")
     assert ExistingCluster(world.spec).remains(world.ctx) == ("Queue team",)
+
+
+def test_kinds_that_the_user_may_not_list_are_named(world: LabWorld) -> None:
+    """Otherwise an object of such a kind stays, and the command says that nothing is left."""
+    world.api.fail("list", "Secret", (403, "forbidden"))
+    assert ExistingCluster(world.spec).remains(world.ctx) == ()
+    (notice,) = [event for event in world.events if isinstance(event, Notice)]
+    assert notice.level == "warning"
+    assert "may not list were not searched for objects of lab demo: Secret; " in notice.text
+    assert notice.text.endswith("get Secret -A -l kailab=demo")
 
 
 def test_effects_name_the_file_that_is_not_touched(world: LabWorld) -> None:
