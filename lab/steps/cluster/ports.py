@@ -13,8 +13,8 @@ from lab.config import LabSpec
 SPARE_PORTS = 4  # ports for tenants added later: kind fixes port mappings when it creates the cluster
 
 FIRST_NODE_PORT = 30040
-"""In the band that Kubernetes leaves to those who name a port, 30000 to 30085, as it chooses ports from the others first
-(ServiceNodePortStaticSubrange, 1.29): a tenant's Service has a second NodePort, which could take another tenant's."""
+"""In the band that Kubernetes leaves to those who name a port, 30000 to 30085: it chooses from the other ports first
+(ServiceNodePortStaticSubrange, 1.29). A tenant's Service has a second NodePort, which could take another tenant's."""
 
 
 @dataclass(frozen=True)
