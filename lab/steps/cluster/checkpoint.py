@@ -134,11 +134,13 @@ def _save_data(ctx: LabContext, nodes: Sequence[Container], first: Container, fo
         f"set -e; cd {_SAVED}; tar -C / -c var/lib/etcd | gzip -1 >etcd.tgz;"
         f" tar -C {VOLUMES} -c . | gzip -1 >volumes.tgz; chown --reference=. etcd.tgz volumes.tgz"
     )
+    ctx.paths.paused.touch(mode=0o600)  # first: after a kill or Ctrl-C, 'kailab resume' continues the nodes
     ctx.engine.call("pause", *names)
     try:
         ctx.engine.call("run", *options, *data, "--entrypoint", "sh", first.image, "-c", script)
     finally:
         ctx.engine.call("unpause", *names)
+        ctx.paths.paused.unlink(missing_ok=True)
 
 
 def _is_control_plane(node: Container) -> bool:

@@ -17,9 +17,11 @@ from lab.engine.events import Notice
 from lab.errors import CommandFailed, Interrupted
 from lab.paths import assets
 from lab.steps.cluster.checkpoint import Checkpoint, checkpoint_key, save, usable
+from lab.steps.cluster.config import VOLUMES
 from lab.steps.cluster.ports import ClusterPorts
 from lab.steps.cluster.step import KindCluster
 from lab.tools.container import Container
+from lab.tools.process import Result
 from tests.support.fakes import Call, FakeRunner
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec
@@ -79,8 +81,29 @@ def test_nodes_continue_if_saving_fails_and_the_last_checkpoint_stays(world: Lab
     with pytest.raises(CommandFailed, match="no space left"):
         save(world.ctx, "another")
     assert verbs(world) == ["pause", "run", "unpause"]
+    assert not world.paths.paused.exists()
     assert [path.name for path in folder.parent.iterdir()] == ["demo"]
     assert usable(world.ctx, checkpoint_key(SPEC, IMAGE)) == Checkpoint(folder, {"spare-0": 32001})
+
+
+def test_after_an_interrupt_the_lab_counts_as_paused(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command starts any more, so the nodes stay frozen: 'kailab resume' or 'kailab up' continues them."""
+    saving(world)
+    call = world.engine.call
+
+    def interrupted(*args: str, **options: Any) -> Result:
+        if args[0] in ("run", "unpause"):
+            raise Interrupted("stopped")
+        return call(*args, **options)
+
+    monkeypatch.setattr(world.engine, "call", interrupted)
+    with pytest.raises(Interrupted):
+        save(world.ctx, "key")
+    assert world.paths.paused.exists()
+    assert not world.paths.checkpoint.exists()
+    monkeypatch.undo()
+    world.engine.call("run", "--rm")  # declared for the others
+    world.engine.call("unpause", CONTROL, WORKER)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +222,4 @@ def test_programs_of_nodes_read_what_is_saved() -> None:
     program = (assets("kind") / "checkpoint" / "kubeadm").read_text()
     for name in ("etcd.tgz", "volumes.tgz", "$name.tgz"):
         assert f"$saved/{name}" in program
+    assert VOLUMES in program
