@@ -26,6 +26,8 @@ from tests.integration.prometheus import Prometheus, prometheus
 NAME = "it-watch"
 SPACE = "default"
 SECONDS = 120.0
+CANARY_SECONDS = 240.0
+"""Two rounds of all queues on a machine where two other labs are coming up."""
 SERVICE_ACCOUNT = f"system:serviceaccount:{WATCH}:{WATCH}"
 
 Series = tuple[str, dict[str, str], float]
@@ -55,9 +57,9 @@ def scraped(cluster: Cluster) -> list[Series]:
     return [(name, dict(labels), value) for name, labels, value in series_of(text)]
 
 
-def until(cluster: Cluster, holds: Callable[[Series], bool]) -> Series:
+def until(cluster: Cluster, holds: Callable[[Series], bool], timeout: float = SECONDS) -> Series:
     """The first series for which ``holds``."""
-    found = cluster.poll(lambda: [one for one in scraped(cluster) if holds(one)], timeout=SECONDS, interval=1.0)
+    found = cluster.poll(lambda: [one for one in scraped(cluster) if holds(one)], timeout=timeout, interval=1.0)
     assert found, scraped(cluster)
     return found[0]
 
@@ -84,6 +86,7 @@ def test_violation_and_canaries_appear_and_removal_leaves_nothing(watched: Cli, 
     until(
         cluster,
         lambda one: one[0] == "kailab_canary_bound_seconds_count" and one[1] == {"queue": "test"} and one[2] > 1,
+        timeout=CANARY_SECONDS,
     )
     assert not [one for one in scraped(cluster) if one[0] == "kailab_canary_failures_total" and one[2]]
 
