@@ -103,8 +103,8 @@ def down(
             kept += _images(session) if keep_images and own else []
             if not keep_images:
                 discard(scope("checkpoint"))
-            elif session.paths.checkpoint.exists():
-                kept.append(f"checkpoint {session.paths.checkpoint}")
+            if session.paths.checkpoint.exists():
+                (kept if keep_images else left).append(f"checkpoint {session.paths.checkpoint}")
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lab.errors import SpecError
-from lab.operations.planning import teardown_steps
 from lab.operations.results import UpReport
 from lab.operations.up import Ask, up
 from lab.session.lab import Lab
@@ -25,9 +24,8 @@ def reset(lab: Lab, *, ask: Ask = lambda _: False) -> UpReport:
             fix="kailab down, then kailab up",
         )
     with lab.session.locked():
-        for step in teardown_steps(lab.spec):
-            if isinstance(step, KindCluster):
-                step.undo(lab.context(step.id))
+        step = KindCluster(lab.spec, image="", own_node=True)
+        step.undo(lab.context(step.id))
         lab.session.change_tenants(lab.session.asked, ())
         lab.session.save()
     fresh = Lab.of(lab.session.asked)

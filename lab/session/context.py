@@ -20,6 +20,15 @@ _JUST_STARTED = timedelta(minutes=2)
 KIND_CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # kind's label of node containers; its value is the cluster's name
 
 
+KIND_ROLE_LABEL = "io.x-k8s.kind.role"
+"""kind's label on containers (pkg/cluster/internal/providers/docker/constants.go)."""
+
+
+def is_control_plane(node: Container) -> bool:
+    """Whether a node container of kind runs a control plane."""
+    return node.labels.get(KIND_ROLE_LABEL) == "control-plane"
+
+
 @dataclass(frozen=True)
 class LabContext:
     """Context passed to every step: the lab's config, its command runner and clients, and a progress channel.

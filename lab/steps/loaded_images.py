@@ -14,16 +14,13 @@ from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
-from lab.session.context import LabContext
+from lab.session.context import KIND_ROLE_LABEL, LabContext
 from lab.session.step import LabStep
 from lab.text import count
 
 _CTR = ("ctr", "-n", "k8s.io", "images")
 _IMPORT = f'{" ".join(_CTR)} import "$1"; status=$?; rm -f "$1"; exit $status'
 """In one command: it goes on in the node when kailab is killed, and leaves no archive."""
-
-_ROLE_LABEL = "io.x-k8s.kind.role"
-"""kind's label on containers (pkg/cluster/internal/providers/docker/constants.go)."""
 
 _ROLES = ("worker", "control-plane")
 
@@ -99,7 +96,7 @@ def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, .
 def workers(ctx: LabContext) -> list[str]:
     """The workers' containers, or those of the control planes in a lab without workers, which run its workloads."""
     # the load balancer that kind puts before several control planes has neither role
-    by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(_ROLE_LABEL) == role] for role in _ROLES}
+    by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(KIND_ROLE_LABEL) == role] for role in _ROLES}
     return next((names for names in by_role.values() if names), [])
 
 

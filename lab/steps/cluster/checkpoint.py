@@ -18,11 +18,11 @@ from typing import Any
 
 from lab.config import LabSpec, dump_spec
 from lab.files import remove, replacing, write_atomic
-from lab.paths import assets, owner
-from lab.session.context import LabContext
+from lab.paths import assets
+from lab.session.context import LabContext, is_control_plane
 from lab.steps.cluster.config import VOLUMES, shape
-from lab.steps.node_image import OWNER, STATE
-from lab.supply.cache import key_of
+from lab.steps.cluster.ownership import one_off
+from lab.supply.cache import key_of, sweep
 from lab.tools.container import Container
 from lab.version import VERSION
 
@@ -96,8 +96,9 @@ def trust(ctx: LabContext) -> None:
 
 
 def discard(ctx: LabContext) -> None:
-    """Remove the lab's checkpoint, if it has one."""
+    """Remove the lab's checkpoint, if it has one, and what a killed ``save`` has left of another."""
     remove(ctx.paths.checkpoint)
+    sweep(ctx.paths.checkpoint, others=False)
 
 
 def save(ctx: LabContext, key: str) -> None:
@@ -105,8 +106,9 @@ def save(ctx: LabContext, key: str) -> None:
 
     Raises CommandFailed, LabError, OSError.
     """
+    sweep(ctx.paths.checkpoint, others=False)  # what a killed one left has keys
     nodes = ctx.nodes()
-    first = next(node for node in nodes if _is_control_plane(node))
+    first = next(node for node in nodes if is_control_plane(node))
     with replacing(ctx.paths.checkpoint, sync=False) as new:
         new.mkdir(mode=0o700)
         with ThreadPoolExecutor(8) as pool:
@@ -117,7 +119,7 @@ def save(ctx: LabContext, key: str) -> None:
 
 
 def _save_node(ctx: LabContext, node: Container, folder: Path) -> None:
-    paths = _CONTROL_PLANE if _is_control_plane(node) else _WORKER
+    paths = _CONTROL_PLANE if is_control_plane(node) else _WORKER
     there = 'cd / && for path; do [ ! -e "$path" ] || echo "${path#/}"; done'
     script = f"{{ {there}; }} | tar -czf {_ARCHIVE} -C / -T -"
     ctx.engine.exec(node.name, ["sh", "-c", script, "kailab", *paths])
@@ -128,7 +130,6 @@ def _save_node(ctx: LabContext, node: Container, folder: Path) -> None:
 def _save_data(ctx: LabContext, nodes: Sequence[Container], first: Container, folder: Path) -> None:
     """Save etcd and the volumes as they are at one moment: no process in any node runs meanwhile."""
     names = [node.name for node in nodes]
-    options = ("--rm", "--network", "none", "--label", f"{OWNER}={ctx.spec.name}", "--label", f"{STATE}={owner()}")
     data = ("--volumes-from", first.name, "--volume", f"{folder}:{_SAVED}")
     script = (
         f"set -e; cd {_SAVED}; tar -C / -c var/lib/etcd | gzip -1 >etcd.tgz;"
@@ -137,14 +138,10 @@ def _save_data(ctx: LabContext, nodes: Sequence[Container], first: Container, fo
     ctx.paths.paused.touch(mode=0o600)  # first: after a kill or Ctrl-C, 'kailab resume' continues the nodes
     ctx.engine.call("pause", *names)
     try:
-        ctx.engine.call("run", *options, *data, "--entrypoint", "sh", first.image, "-c", script)
+        ctx.engine.call("run", *one_off(ctx), *data, "--entrypoint", "sh", first.image, "-c", script)
     finally:
         ctx.engine.call("unpause", *names)
         ctx.paths.paused.unlink(missing_ok=True)
-
-
-def _is_control_plane(node: Container) -> bool:
-    return node.labels.get("io.x-k8s.kind.role") == "control-plane"
 
 
 def _unproven(folder: Path) -> Path:

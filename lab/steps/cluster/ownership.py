@@ -15,7 +15,7 @@ from lab.host import daemon, engines
 from lab.host.machine import Machine
 from lab.paths import owner
 from lab.session.context import KIND_CLUSTER_LABEL, LabContext
-from lab.steps.node_image import OWNER
+from lab.steps.node_image import OWNER, STATE
 from lab.tools.container import Container, ContainerEngine
 from lab.tools.process import Runner
 
@@ -30,6 +30,12 @@ def owner_mounts(ctx: LabContext, *, made_network: bool) -> tuple[dict[str, Any]
     ctx.paths.owner.write_text(f"The nodes of lab {ctx.spec.name} mount this file: they belong to this directory.\n")
     marks = (f"{_MARK}{owner()}", *([_MADE_NETWORK] if made_network else ()))
     return tuple({"hostPath": str(ctx.paths.owner), "containerPath": mark, "readOnly": True} for mark in marks)
+
+
+def one_off(ctx: LabContext) -> tuple[str, ...]:
+    """Options of ``run`` for a container of the lab that removes itself; ``kailab down`` finds it after a kill."""
+    labels = ("--label", f"{OWNER}={ctx.spec.name}", "--label", f"{STATE}={owner()}")
+    return ("--rm", "--network", "none", *labels)
 
 
 def is_of_labs(engine: ContainerEngine, network: str) -> bool:

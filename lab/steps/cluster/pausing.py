@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.readiness import is_ready
-from lab.session.context import LabContext
+from lab.session.context import LabContext, is_control_plane
 from lab.tools.container import Container
 
 _AWAY = "/etc/kubernetes/kailab-paused"
@@ -99,4 +99,4 @@ def _controllers(ctx: LabContext, nodes: Sequence[Container], script: str) -> No
 
 
 def _control_planes(nodes: Sequence[Container]) -> list[str]:
-    return [node.name for node in nodes if node.labels.get("io.x-k8s.kind.role") == "control-plane"]
+    return [node.name for node in nodes if is_control_plane(node)]

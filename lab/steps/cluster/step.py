@@ -22,7 +22,7 @@ from lab.session.step import LabStep
 from lab.steps.cluster import checkpoint
 from lab.steps.cluster.checkpoint import Checkpoint
 from lab.steps.cluster.config import VOLUMES, kind_config, shape
-from lab.steps.cluster.ownership import is_of_labs, owner_mounts, refuse_foreign_nodes
+from lab.steps.cluster.ownership import is_of_labs, one_off, owner_mounts, refuse_foreign_nodes
 from lab.steps.cluster.pausing import thaw
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, baked, mark_used
@@ -86,7 +86,7 @@ class KindCluster(LabStep):
             refuse_foreign_nodes(ctx)
             ctx.progress("removing an incomplete cluster")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
-        if saved := self._checkpoint(ctx):
+        if saved := checkpoint.usable(ctx, self._checkpoint_key):
             try:
                 self._create(ctx, kind, wanted, saved)
             except Interrupted:
@@ -101,28 +101,23 @@ class KindCluster(LabStep):
         self._create(ctx, kind, wanted)
 
     @property
-    def _keeps_checkpoints(self) -> bool:
-        """Whether the lab file wants it. The members of an etcd with several know each other by address."""
-        return self.spec.cluster.checkpoint and self.spec.cluster.control_planes == 1
-
-    def _checkpoint(self, ctx: LabContext) -> Checkpoint | None:
-        """The checkpoint to restore, if the lab has one."""
-        if not self._keeps_checkpoints:
-            return None
-        return checkpoint.usable(ctx, checkpoint.checkpoint_key(self.spec, self.image))
+    def _checkpoint_key(self) -> str:
+        """Empty where none is kept: the members of an etcd with several know each other by address."""
+        kept = self.spec.cluster.checkpoint and self.spec.cluster.control_planes == 1
+        return checkpoint.checkpoint_key(self.spec, self.image) if kept else ""
 
     def keep_checkpoint(self, ctx: LabContext) -> None:
         """For nodes of this run, after all other steps: save a checkpoint, or record that the restored one is good.
 
         Raises LabError, OSError: none was saved.
         """
-        if not self._keeps_checkpoints:
+        if not self._checkpoint_key:
             return
         if _recorded(ctx).get("restored") == "yes":
             checkpoint.trust(ctx)
         else:
             ctx.progress("saving a checkpoint")
-            checkpoint.save(ctx, checkpoint.checkpoint_key(self.spec, self.image))
+            checkpoint.save(ctx, self._checkpoint_key)
 
     def _create(self, ctx: LabContext, kind: Kind, wanted: str, saved: Checkpoint | None = None) -> None:
         """Create the cluster, with a checkpoint from its state."""
@@ -209,6 +204,7 @@ class KindCluster(LabStep):
             ctx.engine.call(owned.kind, "rm", owned.name, check=False)
             if not ctx.engine.exists(owned.kind, owned.name):
                 ctx.journal.released(owned.kind, owned.name)
+        ctx.paths.paused.unlink(missing_ok=True)  # of these nodes, not of those that 'kailab reset' creates
         ctx.paths.kubeconfig.unlink(missing_ok=True)
         ctx.paths.kubeconfig.with_suffix(".lock").unlink(missing_ok=True)
         ctx.journal.released("cluster", ctx.kind_name)
@@ -232,9 +228,8 @@ def remove_volumes(ctx: LabContext, image: str) -> None:
     folder = ctx.paths.volumes
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists() and image:
-        options = ("--rm", "--network", "none", "--label", f"{OWNER}={ctx.spec.name}", "--label", f"{STATE}={owner()}")
         empty = ("--entrypoint", "find", image, VOLUMES, "-mindepth", "1", "-delete")
-        ctx.engine.call("run", *options, "--volume", f"{folder}:{VOLUMES}", *empty, check=False)
+        ctx.engine.call("run", *one_off(ctx), "--volume", f"{folder}:{VOLUMES}", *empty, check=False)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -16,7 +16,7 @@ from lab.config import LabSpec
 from lab.engine.events import Notice
 from lab.errors import CommandFailed, Interrupted
 from lab.paths import assets
-from lab.steps.cluster.checkpoint import Checkpoint, checkpoint_key, save, usable
+from lab.steps.cluster.checkpoint import Checkpoint, checkpoint_key, discard, save, usable
 from lab.steps.cluster.config import VOLUMES
 from lab.steps.cluster.ports import ClusterPorts
 from lab.steps.cluster.step import KindCluster
@@ -84,6 +84,20 @@ def test_nodes_continue_if_saving_fails_and_the_last_checkpoint_stays(world: Lab
     assert not world.paths.paused.exists()
     assert [path.name for path in folder.parent.iterdir()] == ["demo"]
     assert usable(world.ctx, checkpoint_key(SPEC, IMAGE)) == Checkpoint(folder, {"spare-0": 32001})
+
+
+def test_what_a_killed_save_left_is_removed(world: LabWorld) -> None:
+    """It has the keys of the cluster."""
+    left = world.paths.checkpoint.with_name(".demo.kailab-abcd1234")
+    theirs = world.paths.checkpoint.with_name(".two.kailab-abcd1234")
+    for folder in (left, theirs):
+        folder.mkdir(parents=True)
+    saving(world)
+    save(world.ctx, "key")
+    assert (left.exists(), theirs.exists()) == (False, True)
+    left.mkdir()
+    discard(world.ctx)
+    assert [path.name for path in world.paths.checkpoint.parent.iterdir()] == [theirs.name]
 
 
 def test_after_an_interrupt_the_lab_counts_as_paused(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,13 @@ def test_everything_the_lab_created_is_removed(world: LabWorld, docker: Docker) 
     assert world.owned("network") + world.owned("volume") == []
 
 
+def test_nodes_that_were_frozen_leave_no_paused_lab(world: LabWorld) -> None:
+    """'kailab reset' creates others, which run."""
+    world.paths.paused.touch()
+    assert undo(world) == ()
+    assert not world.paths.paused.exists()
+
+
 def test_data_of_volumes_is_removed_with_the_nodes(world: LabWorld, docker: Docker) -> None:
     (world.paths.volumes / "one").mkdir(parents=True)
     (world.paths.volumes / "one" / "state.db").touch()
