@@ -89,6 +89,9 @@ def dump_spec(spec: LabSpec) -> str:
 def load_dumped(text: str) -> LabSpec:
     """The lab that ``dump_spec`` wrote. Raises SpecError for damaged text or that of another kailab version."""
     try:
+        saved = LabSpec.model_validate_json(text, by_alias=True, by_name=False)
+        # without defaults, which the user did not write: warnings are about what is in the lab file
+        text = saved.model_dump_json(by_alias=True, exclude_defaults=True)
         return LabSpec.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
         raise SpecError(

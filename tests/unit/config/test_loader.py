@@ -114,6 +114,13 @@ def test_queue_shares_have_defaults() -> None:
     assert spec.leaf_queues == ("a", "b")
 
 
+def test_saved_lab_has_the_warnings_of_its_file() -> None:
+    """Defaults that the user did not write are in the saved text: 'kailab reset' warned of gpu.devices."""
+    for gpu in ({"mode": "simulated"}, {"mode": "simulated", "devices": [0]}):
+        spec = LabSpec.model_validate({"gpu": gpu})
+        assert load_dumped(dump_spec(spec)).warnings() == spec.warnings()
+
+
 @pytest.mark.parametrize("profile", profile_names())
 def test_dump_is_read_back(profile: str) -> None:
     spec = load_profile(profile, ["kai.values={a: [1, 2.5, null, x]}", "queues=[{name: test, gpu: {limit: 2}}]"], {})
