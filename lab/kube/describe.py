@@ -110,10 +110,12 @@ def _node(node: NodeView) -> list[str]:
 
 
 def _bad_conditions(obj: Obj) -> list[str]:
+    # a Namespace has conditions only while it is being deleted, each for something that prevents it
+    reversed_sense = obj.get("kind") == "Namespace"
     return [
         f"{c.type}={c.status}: {_because(c.reason, c.message)}"
         for c in Condition.all_of(obj)
-        if (c.status == "True") == (c.type in _BAD_WHEN_TRUE)
+        if (c.status == "True") == (reversed_sense or c.type in _BAD_WHEN_TRUE)
     ]
 
 
@@ -125,7 +127,9 @@ def _because(reason: str, message: str) -> str:
 
 
 def _pods_of(api: Api, obj: Obj) -> list[dict[str, Any]]:
-    """The unready pods that a workload selects."""
+    """The unready pods that a workload selects, or all that are left in a namespace."""
+    if obj.get("kind") == "Namespace":
+        return api.list("Pod", obj["metadata"]["name"])
     chosen = obj.get("spec", {}).get("selector")
     labels = chosen.get("matchLabels") if isinstance(chosen, dict) else None
     if obj.get("kind") == "Pod" or not labels:

@@ -182,6 +182,8 @@ def install(target: WatchTarget, image: str = "", **canary: Any) -> WatchInstall
             target.lab.context(NAME).journal.owns(CLAIM, NAME, NAME)
             if not image:
                 docs = replace(wanted, identity=_load(target.lab)).documents(operator=operator)
+        if (cluster.get("Namespace", NAME) or {}).get("metadata", {}).get("deletionTimestamp"):
+            cluster.delete("Namespace", NAME, wait=_GONE_SECONDS)  # else it takes along what is applied now
         cluster.apply(docs[:1])
         if target.lab is not None:
             copy_pull_secrets(cluster, target.lab.spec, NAME)

@@ -56,8 +56,11 @@ class Canary:
             self._remove(name)
 
     def pod(self, queue: str) -> dict[str, Any]:
-        """A pod without a GPU that the Pod Security Standard "restricted" permits."""
-        resources = {"cpu": "1m", "memory": "8Mi"}
+        """A pod without a GPU that the Pod Security Standard "restricted" permits.
+
+        It has no limits: runc needs about 20 MiB and some CPU time to start any container. With 8Mi and 1m it was
+        killed or hung for 2 minutes, and the pod could not be deleted until then (seen with Kubernetes 1.34).
+        """
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -82,7 +85,7 @@ class Canary:
                         "name": "canary",
                         "image": self.image,
                         "command": ["true"],
-                        "resources": {"requests": resources, "limits": resources},
+                        "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}},
                         "securityContext": {
                             "allowPrivilegeEscalation": False,
                             "readOnlyRootFilesystem": True,

@@ -117,6 +117,24 @@ def test_timeout_of_a_workload_shows_its_pods_and_the_log_of_a_crash(api: FakeAp
     assert caught.value.what == "Deployment d ready: not within 0.05 s"
 
 
+def test_timeout_of_a_namespaces_deletion_shows_what_prevents_it_and_its_pods(api: FakeApi, cluster: Cluster) -> None:
+    reasons = {"NamespaceDeletionContentFailure": "True", "NamespaceContentRemaining": "False"}
+    conditions = [{"type": key, "status": value, "reason": "R", "message": "m"} for key, value in reasons.items()]
+    meta = {"name": "ns", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    space = {"kind": "Namespace", "metadata": meta, "status": {"phase": "Terminating", "conditions": conditions}}
+    api.on("GET", "/api/v1/namespaces", listing(space))
+    api.on("GET", "/api/v1/namespaces", Stream())
+    api.on("GET", PODS, listing(pod("left")))
+    api.on("GET", "/api/v1/namespaces/default/events", listing())
+    api.on("GET", EVENTS, listing())
+    with pytest.raises(WaitTimeout) as caught:
+        cluster.wait("Namespace", lambda found: not found, fields="metadata.name=ns", timeout=0, what="gone")
+    assert list(caught.value.evidence) == [
+        "Namespace ns: Terminating; NamespaceDeletionContentFailure=True: R (m); being deleted",
+        "  Pod ns/left: Pending; not ready; not bound, scheduler kai-scheduler",
+    ]
+
+
 def test_unreadable_evidence_does_not_hide_the_rest(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a")))
     api.on("GET", PODS, REFUSED, always=True)

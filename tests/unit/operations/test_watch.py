@@ -132,6 +132,17 @@ def test_install_creates_the_objects_and_waits(server: FakeApiServer, target: Wa
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
 
 
+def test_install_waits_until_the_namespace_of_the_last_watch_is_gone(
+    server: FakeApiServer, target: WatchTarget
+) -> None:
+    """Its deletion would take along what is applied now."""
+    install(target, IMAGE)
+    server.change("Namespace", NAME, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    server.log.clear()
+    install(target, IMAGE)
+    assert server.log[:2] == [f"delete Namespace {NAME}", f"apply Namespace {NAME}"]
+
+
 def test_prometheus_operator_gets_the_alert_rules(server: FakeApiServer, target: WatchTarget) -> None:
     for kind in ("ServiceMonitor", "PrometheusRule"):
         server.serve(kind, "monitoring.coreos.com/v1", f"{kind.lower()}s")

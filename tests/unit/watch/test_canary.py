@@ -44,7 +44,7 @@ def test_pod_requests_no_gpu_and_is_of_kai(canary: Canary) -> None:
     assert pod["metadata"]["labels"] == {"kailab": "demo", "kailab.dev/canary": "true", "kai.scheduler/queue": "team"}
     assert pod["spec"]["schedulerName"] == "kai-scheduler"
     (container,) = pod["spec"]["containers"]
-    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+    assert {side: set(amounts) for side, amounts in container["resources"].items()} == {"requests": {"cpu", "memory"}}
 
 
 def test_canary_that_is_not_bound_is_deleted(server: FakeApiServer, canary: Canary) -> None:
