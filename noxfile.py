@@ -112,7 +112,10 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def package(session: nox.Session) -> None:
-    """Build sdist and wheel, check them, and use the wheel in an empty folder with each Python that is installed."""
+    """Build sdist and wheel, check them, and use the wheel in an empty folder with each Python that is installed.
+
+    With --lab the first of these also brings up a lab, runs suites and removes it, with an empty home.
+    """
     dist = Path(".nox", "dist").resolve()
     shutil.rmtree(dist, ignore_errors=True)
     tools = fresh(session, Path(".nox", "kailab-package"), "build", "twine")
@@ -132,6 +135,25 @@ def package(session: nox.Session) -> None:
             session.run(str(programs / "kailab"), "--version")
             session.run(str(programs / "kailab"), "schema", silent=True)
             session.run(str(programs / "python"), "-m", "pytest", "--pyargs", "lab.suites", "--collect-only", "-q")
+        if "--lab" in session.posargs:
+            session.posargs.remove("--lab")
+            main_job(session, programs)
+
+
+def main_job(session: nox.Session, programs: Path) -> None:
+    """A lab from an installed wheel to passed tests. Of this machine it has the cache; its home is empty."""
+    find = "from lab.paths import cache_root; print(cache_root())"
+    cache = str(session.run(str(programs / "python"), "-c", find, silent=True)).strip()
+    kailab = str(programs / "kailab")
+    with tempfile.TemporaryDirectory() as home, session.chdir(home):
+        env = {"HOME": home, "KAILAB_CACHE": cache}
+        try:
+            session.run(
+                kailab, "up", "--profile", "minimal", "--name", "wheel", "--yes", "--ui", "plain", env=env, **PATIENT
+            )
+            session.run(kailab, "e2e", "-k", "kai_pods or lab_is_real", env=env, **PATIENT)
+        finally:
+            session.run(kailab, "down", "--name", "wheel", env=env, **PATIENT)
 
 
 @nox.session(default=False)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-import lab.host  # noqa: F401 - registers the doctor's checks
+import lab.host.checks  # noqa: F401 - registers the doctor's checks
 from lab.config import InferenceSpec, LabSpec, profile_names
 from lab.host.check import CHECKS
 from lab.pytest_plugin.state import NEEDS
@@ -66,11 +66,17 @@ def scripts() -> Iterator[Any]:
                 yield pytest.param(step["run"], id=f"{name}-{number}")
 
 
+LABS = ("gpu", "simulated")
+"""Those that run the suites on a lab."""
+LONGEST = {"nightly": 350}
+"""Minutes of those that may take longer than two hours; GitHub ends a job after six."""
+
 every = pytest.mark.parametrize("name", list(WORKFLOWS))
+with_lab = pytest.mark.parametrize("name", LABS)
 
 
 def test_each_kind_of_runner_has_a_workflow() -> None:
-    assert set(WORKFLOWS) == {"gpu", "simulated"}
+    assert set(WORKFLOWS) == {*LABS, "checks", "nightly"}
     assert {"self-hosted", "gpu"} <= set(job("gpu")["runs-on"])
     assert job("simulated")["runs-on"].startswith("ubuntu-")
 
@@ -105,10 +111,10 @@ def test_newer_run_cancels_the_older_one_and_jobs_time_out(name: str) -> None:
     doc = load(name)
     assert doc["concurrency"]["cancel-in-progress"] is True
     assert "github.ref" in doc["concurrency"]["group"]
-    assert 0 < job(name)["timeout-minutes"] <= 120
+    assert 0 < job(name)["timeout-minutes"] <= LONGEST.get(name, 120)
 
 
-@every
+@with_lab
 def test_cache_key_depends_on_sources_and_architecture(name: str) -> None:
     cache = steps(name)[at(name, "actions/cache@v4")]["with"]
     assert cache["path"] == "~/.cache/kailab"
@@ -118,7 +124,7 @@ def test_cache_key_depends_on_sources_and_architecture(name: str) -> None:
     assert (ROOT / "lab" / "supply" / "catalogue.toml").is_file()
 
 
-@every
+@with_lab
 def test_lab_is_removed_and_results_are_uploaded_after_failures(name: str) -> None:
     up, suites = at(name, "nox -s lab-up"), at(name, "nox -s e2e")
     logs, down, upload = at(name, "kailab logs"), at(name, "nox -s lab-down"), at(name, "actions/upload-artifact")
@@ -134,11 +140,24 @@ def test_lab_is_removed_and_results_are_uploaded_after_failures(name: str) -> No
 
 
 @every
-def test_sessions_profiles_and_needs_exist(name: str) -> None:
-    text = WORKFLOWS[name].read_text()
+def test_sessions_exist(name: str) -> None:
     noxfile = (ROOT / "noxfile.py").read_text()
-    for session in re.findall(r"nox -s ([\w-]+)", text):
+    found = set(re.findall(r"nox -s ([\w-]+)", WORKFLOWS[name].read_text()))
+    for row in job(name).get("strategy", {}).get("matrix", {}).get("sessions", ()):
+        found |= set(row.split())
+    assert found
+    for session in found:
         assert re.search(rf'name="{session}"|^def {session}\(', noxfile, re.MULTILINE), session
+
+
+def test_all_that_needs_no_lab_is_checked() -> None:
+    rows = job("checks")["strategy"]["matrix"]["sessions"]
+    assert {"lint", "types", "unit", "lowest", "package", "docs"} == set(" ".join(rows).split())
+
+
+@with_lab
+def test_profiles_and_needs_exist(name: str) -> None:
+    text = WORKFLOWS[name].read_text()
     rows = job(name).get("strategy", {}).get("matrix", {}).get("include", [])
     required = {word for row in rows for word in row["require"].split(",")}
     required |= {word for words in re.findall(r"e2e -- --require ([a-z,]+)", text) for word in words.split(",")}
@@ -194,7 +213,7 @@ def called(script: str, env: dict[str, str], code: int = 0) -> list[str]:
 
 
 @pytest.mark.processes("bash")
-@every
+@with_lab
 def test_containers_are_removed_when_lab_down_fails(name: str, machine: dict[str, str]) -> None:
     assert load(name)["defaults"]["run"]["shell"] == "bash"
     script = steps(name)[at(name, DOWN)]["run"]
@@ -207,7 +226,7 @@ def test_containers_are_removed_when_lab_down_fails(name: str, machine: dict[str
 
 
 @pytest.mark.processes("bash")
-@every
+@with_lab
 def test_cleanup_without_leftovers_removes_nothing(name: str, machine: dict[str, str]) -> None:
     calls = called(steps(name)[at(name, DOWN)]["run"], machine)
     assert not [call for call in calls if call.startswith("docker rm")]
