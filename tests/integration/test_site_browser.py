@@ -14,7 +14,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,34 @@ addEventListener("load", () => setTimeout(async () => {
 </script>
 """
 
+# All pages of a folder one after the other in a frame: axe, and whether anything is wider than the frame.
+EVERY = """<!doctype html><title>every</title><img src="/answered" alt="">
+<iframe style="border:0;width:{width}px;height:1600px"></iframe>
+<script>
+(async () => {{
+  const frame = document.querySelector("iframe"), found = {{}};
+  for (const page of {pages}) {{
+    const message = new Promise((done) => addEventListener("message", (event) => done(event.data), {{once: true}}));
+    frame.src = `/${{page}}?each`;
+    const problems = await message;
+    if (problems.length) found[page] = problems;
+  }}
+  document.documentElement.dataset.measured = JSON.stringify(found);
+  fetch("/answer");
+}})();
+</script>
+"""
+EACH = """
+<script src="/axe.min.js"></script>
+<script>
+addEventListener("load", () => setTimeout(async () => {
+  const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]});
+  const wider = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  parent.postMessage([...found.violations.map((one) => one.id), ...(wider ? [`${wider} pixels wider`] : [])]);
+}, 100));
+</script>
+"""
+
 # A browser prints a page once its load event came: this delays it until the search has an answer.
 WAIT = """
 <img src="/answered" alt="">
@@ -76,29 +104,39 @@ const look = setInterval(() => {
 }, 100);
 </script>
 """
-SEARCH_SECONDS = 30.0
+ANSWER_SECONDS = 150.0
+AT_ONCE = 20
+"""Pages that one browser looks at."""
+
+
+SCRIPTS = {"measure": MEASURE, "axe": AXE, "each": EACH}
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves the site; a page with a query gets the script of that name, ``/frame`` a page in a frame."""
+    """Serves the site; a page with a query gets the script of that name, ``/frame`` and ``/every`` pages in a frame."""
 
     answered = threading.Event()
+    pages: Sequence[str] = ()
+    """Those of ``/every``."""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path == "/frame":
             src, _, width = query.partition("&")
             self._send(FRAME.format(src=f"{src}?measure", width=width))
+        elif path == "/every":
+            type(self).answered.clear()
+            self._send(EVERY.format(pages=json.dumps(self.pages), width=query))
         elif path == "/axe.min.js":
             self._send(Path(os.environ["KAILAB_AXE"]).read_text(), "text/javascript")
         elif path in ("/answer", "/answered"):
-            self.answered.set() if path == "/answer" else self.answered.wait(SEARCH_SECONDS)
+            self.answered.set() if path == "/answer" else self.answered.wait(ANSWER_SECONDS)
             self._send("")
         elif query.startswith("q="):
             self._send(Path(self.translate_path(path)).read_text().replace("</body>", f"{WAIT}</body>"))
-        elif query in ("measure", "axe"):
+        elif query in SCRIPTS:
             text = Path(self.translate_path(path)).read_text()
-            self._send(text.replace("</body>", (AXE if query == "axe" else MEASURE) + "</body>"))
+            self._send(text.replace("</body>", SCRIPTS[query] + "</body>"))
         else:
             super().do_GET()
 
@@ -163,6 +201,23 @@ def test_page_is_accessible(browser: Callable[..., Result], server: str, page: s
         lacking("axe", "no axe-core: npm install axe-core, then KAILAB_AXE=…/axe.min.js")
     done = browser(*_scheme(scheme), *DUMP, f"{server}/{page}?axe")
     assert measured(done) == {"scheme": "slate" if scheme == "dark" else "default", "violations": []}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("scheme", "width"), [("light", PHONE), ("dark", DESKTOP)])
+def test_every_page_is_accessible_and_nothing_sticks_out(
+    browser: Callable[..., Result], server: str, site: Path, scheme: str, width: int
+) -> None:
+    if not os.environ.get("KAILAB_AXE"):
+        lacking("axe", "no axe-core: npm install axe-core, then KAILAB_AXE=…/axe.min.js")
+    pages = sorted(str(path.relative_to(site)) for path in site.rglob("*.html") if path.name != "404.html")
+    found: dict[str, list[str]] = {}
+    for first in range(0, len(pages), AT_ONCE):
+        Handler.pages = pages[first : first + AT_ONCE]
+        size = f"--window-size={max(width, 600)},1700"
+        done = browser(size, *_scheme(scheme), "--enable-logging=stderr", "--dump-dom", f"{server}/every?{width}")
+        found |= measured(done)
+    assert found == {}
 
 
 @pytest.mark.parametrize("where", ["server", "folder"])
