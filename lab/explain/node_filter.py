@@ -20,6 +20,7 @@ BY_NATURE = ("selector", "gpus", "devices", "gpu-memory-label", "gpu-memory", "c
 """Obstacles from what a node is, in the order of output."""
 BY_STATE = (
     "pool",
+    "restricted",
     "taint",
     "cordoned",
     "not-ready",
@@ -43,6 +44,9 @@ _CONDITION_TAINTS = {
     "node.kubernetes.io/unschedulable",
 }
 """Taints that the node controller sets from the node's conditions, and for a cordoned node."""
+GPU_WORKER, CPU_WORKER = "node-role.kubernetes.io/gpu-worker", "node-role.kubernetes.io/cpu-worker"
+"""With --restrict-node-scheduling pods with and without GPUs need nodes with these labels (KAI 0.16.8, predicates.go);
+the scheduler does not see nodes without either (cluster_info.go)."""
 _PRESSURE = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 _UNITS = {"cpu": ("cpu", "m cpu", 1.0, ".0f"), "memory": ("memory", " MiB memory", 2.0**20, ".0f")}
@@ -104,10 +108,14 @@ def decisive(found: Sequence[NodeFit]) -> dict[str, tuple[NodeFit, ...]]:
 def _obstacles(ctx: PodContext, info: NodeInfo) -> Iterator[Obstacle]:
     if why := node_mismatch(ctx.spec, info.node):
         yield Obstacle("selector", why)
-    if ctx.by_kai and ctx.kai is not None and (key := ctx.kai.pool_key):
+    if ctx.by_kai and ctx.kai is not None:
+        key = ctx.kai.pool_key
         pool = info.node.labels.get(key, "")
-        if pool not in ctx.kai.pools:
+        if key and pool not in ctx.kai.pools:
             yield Obstacle("pool", f"in node pool {pool} ({key}), which no scheduler serves")
+        label = GPU_WORKER if ctx.requests.wants_gpu else CPU_WORKER
+        if ctx.kai.restricted and label not in info.node.labels:
+            yield Obstacle("restricted", f"not labelled {label}")
     gpus = _share(ctx, info) if ctx.requests.shares_gpu else _whole_gpus(ctx, info)
     if gpus is not None:
         yield gpus

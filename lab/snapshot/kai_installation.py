@@ -99,6 +99,11 @@ class KaiInstallation:
         return frozenset(self._option(role, "partition-label-value") for role in roles)
 
     @property
+    def restricted(self) -> bool:
+        """Whether its scheduler ignores nodes that are not labelled as workers."""
+        return self._option(SCHEDULER, "restrict-node-scheduling") == "true"
+
+    @property
     def namespace_selector(self) -> dict[str, str]:
         """Labels that a namespace needs for its pods to get a PodGroup; empty: none."""
         text = self._option(GROUPER, "namespace-label-selector")

@@ -111,7 +111,7 @@ RARE = (
         "nodes.dra",
         one(lambda s: on_fake(gpu_pod("p", queue=s.queue))),
         first=one(_devices),
-        changes=(NodeWithoutKubelet({"kailab.dev/scenario": "node"}, {}),),
+        changes=(NodeWithoutKubelet({"kailab.dev/scenario": "node", "nvidia.com/gpu.present": "true"}, {}),),
         kai=">=0.13,<0.17",
     ),
     Scenario(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
+from lab.workloads.pods import cpu_pod, gpu_memory_pod, gpu_pod
 from scripts.scenarios.admission_cases import annotated, never
 from scripts.scenarios.cluster_changes import (
     Absent,
@@ -346,16 +346,17 @@ NODES = (
     Scenario(
         "mig-node",
         "nodes.mig",
-        one(lambda s: on_fake(fraction_pod("p", queue=s.queue))),
+        one(lambda s: on_fake(gpu_pod("p", queue=s.queue))),
         changes=(
             NodeWithoutKubelet(
                 {
                     **_FAKE,
-                    "nvidia.com/mig.strategy": "single",
+                    "nvidia.com/gpu.present": "true",
+                    "nvidia.com/mig.strategy": "mixed",
                     "nvidia.com/gpu.memory": "40960",
                     "nvidia.com/gpu.count": "2",
                 },
-                {"nvidia.com/gpu": "2"},
+                {"nvidia.com/gpu": "2", "nvidia.com/mig-1g.5gb": "7"},
             ),
         ),
     ),

@@ -25,7 +25,10 @@ def _down(ctx: PodContext, component: Component, effect: str) -> Finding:
     action = ctx.kubectl("get", "deployment,pods", *namespace)
     if not component.want and not component.missing:
         action = ctx.kubectl("scale", "deployment", component.deployment, *namespace, "--replicas=1")
-    return Finding(f"KAI's {component.deployment} does not run: {effect}", action, tuple(evidence))
+    lost = {node.name for node in ctx.snapshot.nodes if not node.ready} & {pod.node for pod in component.pods}
+    evidence += [f"its node {name} is not Ready" for name in sorted(lost)]
+    certainty = Certainty.LIKELY if lost else Certainty.CERTAIN  # the node is the cause, and has rules of its own
+    return Finding(f"KAI's {component.deployment} does not run: {effect}", action, tuple(evidence), certainty)
 
 
 @rule("kai.pod-grouper-down", UNBOUND, "pkg/podgrouper/pod_controller.go")
@@ -35,6 +38,19 @@ def pod_grouper_down(ctx: PodContext) -> Finding | None:
     if grouper is None or grouper.up or ctx.pod.pod_group:
         return None
     return _down(ctx, grouper, f"{ctx.title} gets no PodGroup, without which the scheduler ignores it")
+
+
+@rule("kai.no-shard", UNBOUND, "the operator creates one scheduler per SchedulingShard (0.10 and later)")
+def no_shard(ctx: PodContext) -> Finding | None:
+    """No SchedulingShard exists: the cause of a missing scheduler, so it comes first."""
+    if ctx.kai is None or not ctx.by_kai or not ctx.kai.line.has_shards or not ctx.snapshot.has("SchedulingShard"):
+        return None
+    if ctx.snapshot.of("SchedulingShard"):
+        return None
+    return Finding(
+        "no SchedulingShard exists, so KAI's operator runs no scheduler",
+        "recreate the shard default: upgrade KAI's release",
+    )
 
 
 @rule("kai.scheduler-down", UNBOUND, "cmd/scheduler")
@@ -70,30 +86,7 @@ def admission_down(ctx: PodContext) -> Finding | None:
     return Finding(found.what, found.next, (refusals[0], *found.evidence))
 
 
-@rule(
-    "kai.no-shard",
-    UNBOUND,
-    "the operator creates one scheduler per SchedulingShard (0.10 and later)",
-    read_only="needs a KAI whose shard was deleted",
-)
-def no_shard(ctx: PodContext) -> Finding | None:
-    """No SchedulingShard exists."""
-    if ctx.kai is None or not ctx.by_kai or not ctx.kai.line.has_shards or not ctx.snapshot.has("SchedulingShard"):
-        return None
-    if ctx.snapshot.of("SchedulingShard"):
-        return None
-    return Finding(
-        "no SchedulingShard exists, so KAI's operator runs no scheduler",
-        "recreate the shard default: upgrade KAI's release",
-    )
-
-
-@rule(
-    "kai.crd-missing",
-    UNBOUND,
-    "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com",
-    read_only="needs a KAI without one of its CRDs",
-)
+@rule("kai.crd-missing", UNBOUND, "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com")
 def crd_missing(ctx: PodContext) -> Finding | None:
     """A CRD that KAI needs is missing: without kueue's Topology, KAI 0.7's scheduler only logs list errors."""
     kai = ctx.kai
@@ -133,13 +126,7 @@ def kubernetes_too_new(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "kai.silent",
-    UNBOUND,
-    "a healthy scheduler reports on every pod in each cycle, 1 s",
-    general=True,
-    read_only="needs a scheduler that runs without permissions",
-)
+@rule("kai.silent", UNBOUND, "a healthy scheduler reports on every pod in each cycle, 1 s", general=True)
 def silent(ctx: PodContext) -> Finding | None:
     """KAI's scheduler reports nothing: no message for a minute, although it runs and the pod has its PodGroup."""
     scheduler = ctx.kai_component(SCHEDULER)
@@ -156,12 +143,7 @@ def silent(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "kai.kube-scheduler-down",
-    UNBOUND,
-    "Kubernetes: static pod kube-scheduler in kube-system",
-    read_only="needs a kube-scheduler that crashes",
-)
+@rule("kai.kube-scheduler-down", UNBOUND, "Kubernetes: static pod kube-scheduler in kube-system")
 def kube_scheduler_down(ctx: PodContext) -> Finding | None:
     """The kube-scheduler is down."""
     if not ctx.schedules or ctx.pod.scheduler_name not in ("", "default-scheduler") or ctx.verdicts:

@@ -78,12 +78,7 @@ def warned(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "group.none",
-    UNBOUND,
-    "pkg/podgrouper: annotation pod-group-name within a second",
-    read_only="needs a pod-grouper without permissions",
-)
+@rule("group.none", UNBOUND, "pkg/podgrouper: annotation pod-group-name within a second")
 def none_yet(ctx: PodContext) -> Finding | None:
     """The pod has no PodGroup yet: the pod-grouper runs and has not created it."""
     grouper = ctx.kai_component(GROUPER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from lab.explain.node_filter import NodeFit, decisive, fits
 from lab.explain.pod_context import PodContext
@@ -32,6 +31,12 @@ _KINDS = {
         "The nodes are in a node pool without a scheduler",
         "the suitable nodes belong to a node pool that no scheduling shard serves",
         "remove the label from the node, or create a SchedulingShard for it: {kubectl} get schedulingshards",
+    ),
+    "restricted": (
+        "nodes.restricted",
+        "Node scheduling is restricted by worker labels",
+        "KAI runs with --restrict-node-scheduling, and the suitable nodes are not labelled as workers for such pods",
+        "label them node-role.kubernetes.io/gpu-worker (cpu-worker for pods without GPUs), or disable the option",
     ),
     "gpus": (
         "nodes.gpus",
@@ -126,16 +131,13 @@ _KINDS = {
     ),
 }
 
-_READ_ONLY: Mapping[str, str] = {"not-ready": "needs nodes that stop"}
-"""Kind of obstacle → ``read_only`` of its rule."""
-
 
 def _certainty(ctx: PodContext) -> Certainty | None:
     """Return CERTAIN if the scheduler reports on nodes; None if it reports something else or has chosen a node."""
     if ctx.bind_request is not None or not ctx.schedules:
         return None
-    if not ctx.verdicts:
-        return Certainty.LIKELY
+    if not ctx.verdicts or any("DRA-only nodes" in message.text for message in ctx.verdicts):
+        return Certainty.LIKELY  # by DRA, nodes have GPUs that their status does not show
     return Certainty.CERTAIN if any(_NODE_MESSAGE.search(message.text) for message in ctx.verdicts) else None
 
 
@@ -175,12 +177,7 @@ def gpu_holders(info: NodeInfo) -> list[str]:
     return lines
 
 
-@rule(
-    "nodes.no-gpus",
-    UNBOUND,
-    "Kubernetes device plugins: allocatable nvidia.com/gpu",
-    read_only="needs nodes whose device plugin stopped",
-)
+@rule("nodes.no-gpus", UNBOUND, "Kubernetes device plugins: allocatable nvidia.com/gpu")
 def no_gpus(ctx: PodContext) -> Finding | None:
     """The cluster has no GPUs: the device plugin is missing or not registered."""
     wanted = ctx.requests
@@ -200,31 +197,28 @@ def no_gpus(ctx: PodContext) -> Finding | None:
     )
 
 
-for _kind, (_id, _title, _what, _next) in _KINDS.items():
-    RULES.add(
-        PodRule(_id, _title, _finder(_kind, _what, _next), _SOURCE, read_only=_READ_ONLY.get(_kind, ""), stages=UNBOUND)
-    )
-
-
-@rule(
-    "nodes.gpus-unhealthy",
-    UNBOUND,
-    "kubelet: capacity above allocatable; XID errors by the device plugin",
-    read_only="needs nodes whose device plugin reports failed GPUs",
-)
+@rule("nodes.gpus-unhealthy", UNBOUND, "kubelet: capacity above allocatable; XID errors by the device plugin")
 def gpus_unhealthy(ctx: PodContext) -> Finding | None:
-    """Some GPUs are unhealthy: they still count as capacity."""
+    """Some GPUs are unhealthy: they still count as capacity. Certain if with them a node had enough for the pod."""
     unhealthy = [info for info in ctx.node_infos if info.capacity_gpus > info.node.gpus]
-    if not unhealthy or not ctx.schedules or not ctx.requests.wants_gpu:
+    certainty = _certainty(ctx)
+    if certainty is None or not unhealthy or not ctx.requests.wants_gpu:
         return None
-    if not decisive(fits(ctx)).keys() & {"gpus", "gpus-taken", "share-taken"}:
+    nodes = decisive(fits(ctx))
+    if not nodes.keys() & {"gpus", "gpus-taken", "share-taken"}:
         return None
+    too_few = {fit.node for fit in nodes.get("gpus", ())}
+    cause = any(info.node.name in too_few and info.capacity_gpus >= ctx.requests.gpus for info in unhealthy)
     return Finding(
         "the device plugin no longer offers some GPUs, because it considers them unhealthy",
         f"read the device plugin's log and XID errors on node {unhealthy[0].node.name}",
         tuple(f"node {i.node.name}: {i.node.gpus} of {i.capacity_gpus} GPUs allocatable" for i in unhealthy),
-        Certainty.LIKELY,
+        certainty if cause else Certainty.LIKELY,
     )
+
+
+for _kind, (_id, _title, _what, _next) in _KINDS.items():
+    RULES.add(PodRule(_id, _title, _finder(_kind, _what, _next), _SOURCE, stages=UNBOUND))
 
 
 @rule("nodes.no-fit", UNBOUND, _SOURCE, general=True)

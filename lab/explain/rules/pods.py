@@ -78,7 +78,7 @@ def node_gone(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule("node.not-ready", BOUND, "node condition Ready", read_only="needs a node that stops")
+@rule("node.not-ready", BOUND, "node condition Ready")
 def node_not_ready(ctx: PodContext) -> Finding | None:
     """Its node is not Ready."""
     node = ctx.node

@@ -112,12 +112,7 @@ def not_leaf(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "queue.levels",
-    UNBOUND,
-    "KAI up to 0.12 requires exactly two levels (#612, #621)",
-    read_only="needs KAI 0.12 or older",
-)
+@rule("queue.levels", UNBOUND, "KAI up to 0.12 requires exactly two levels (#612, #621)")
 def levels(ctx: PodContext) -> Finding | None:
     """The queue tree does not have two levels."""
     wanted = ctx.kai.line.queue_levels if ctx.kai else 0

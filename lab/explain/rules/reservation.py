@@ -18,6 +18,7 @@ _IMAGE = re.compile(r"ErrImagePull|ImagePullBackOff|ErrImageNeverPull|InvalidIma
 _NVML = re.compile(r"unable to initialize NVML: ?(.*)|found (\d+) devices, 1 was expected|unable to get device")
 _REFUSED = re.compile(r'gpu-reservation\S* is forbidden|pods "gpu-reservation[^"]*"|denied the request')
 _NO_ANSWER = re.compile(r"reservation pod to allocate|annotation on reservation pod")
+_LOG = "log of "
 _SOURCE = "pkg/binder/binding/resourcereservation/resource_reservation.go"
 
 
@@ -36,12 +37,11 @@ def _lines(ctx: PodContext) -> list[str]:
             for c in ContainerView.all_of(obj)
             if c.last_reason
         ]
-        lines += [
-            f"log of {pod.name}: {line}" for line in ctx.snapshot.logs.get(f"{pod.namespace}/{pod.name}", ())[-4:]
-        ]
-    # The binder deletes a reservation pod that does not answer after 40 s; its events remain.
+        lines += [f"{_LOG}{pod.name}: {line}" for line in ctx.snapshot.logs.get(f"{pod.namespace}/{pod.name}", ())[-4:]]
+    # The binder deletes a reservation pod that does not answer after 40 s; its events remain. Older ones than the pod
+    # are of others.
     events = [e for e in ctx.snapshot.events if e.namespace == RESERVATION_APP and e.type == "Warning" and e.last]
-    recent = [e for e in reversed(events) if e.last and ctx.snapshot.at - e.last < _RECENT]
+    recent = [e for e in reversed(events) if e.last and ctx.snapshot.at - e.last < min(_RECENT, ctx.age)]
     return [*lines, *(f"reservation pod {e.name}: {of_event(e).line}" for e in recent)]
 
 
@@ -54,9 +54,9 @@ def _stuck(ctx: PodContext) -> bool:
     return bool(ctx.bind_errors) or (bool(groups) and len(ready) < len(groups))
 
 
-def _matches(ctx: PodContext, pattern: re.Pattern[str]) -> dict[str, re.Match[str]]:
+def _matches(ctx: PodContext, pattern: re.Pattern[str], *, logs: bool = True) -> dict[str, re.Match[str]]:
     """Return up to four messages that match, with their matches."""
-    lines = dict.fromkeys(_lines(ctx) if _stuck(ctx) else ())
+    lines = dict.fromkeys(line for line in (_lines(ctx) if _stuck(ctx) else ()) if logs or not line.startswith(_LOG))
     return dict([(line, match) for line in lines if (match := pattern.search(line))][:4])
 
 
@@ -79,9 +79,7 @@ def reservation_class(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "shared.reservation-image", UNBOUND, _SOURCE, read_only="needs a registry without KAI's image of reservation pods"
-)
+@rule("shared.reservation-image", UNBOUND, _SOURCE)
 def reservation_image(ctx: PodContext) -> Finding | None:
     """The reservation pod's image cannot be pulled. It is resourcereservation of KAI's registry."""
     if not (found := _matches(ctx, _IMAGE)):
@@ -94,10 +92,7 @@ def reservation_image(ctx: PodContext) -> Finding | None:
 
 
 @rule(
-    "shared.reservation-nvml",
-    UNBOUND,
-    "pkg/resourcereservation/discovery/discovery.go; issues #261, #349, #522, #65",
-    read_only="needs reservation pods outside NVIDIA's runtime",
+    "shared.reservation-nvml", UNBOUND, "pkg/resourcereservation/discovery/discovery.go; issues #261, #349, #522, #65"
 )
 def reservation_nvml(ctx: PodContext) -> Finding | None:
     """The reservation pod finds no GPU. It expects exactly one device from NVML, under NVIDIA's runtime."""
@@ -134,7 +129,7 @@ def reservation_no_gpu(ctx: PodContext) -> Finding | None:
 @rule("shared.reservation-refused", UNBOUND, _SOURCE)
 def reservation_refused(ctx: PodContext) -> Finding | None:
     """The reservation pod may not be created: a quota, Pod Security or a webhook forbids it."""
-    found = _matches(ctx, _REFUSED)
+    found = _matches(ctx, _REFUSED, logs=False)
     if not found or any(_CLASS.search(line) for line in found):
         return None
     return Finding(
@@ -147,12 +142,7 @@ def reservation_refused(ctx: PodContext) -> Finding | None:
 _CAUSES = (reservation_class, reservation_image, reservation_nvml, reservation_no_gpu, reservation_refused)
 
 
-@rule(
-    "shared.reservation-stuck",
-    UNBOUND,
-    f"{_SOURCE}: waits 40 s, then deletes it",
-    read_only="needs a reservation pod that runs and does not report",
-)
+@rule("shared.reservation-stuck", UNBOUND, f"{_SOURCE}: waits 40 s, then deletes it")
 def reservation_stuck(ctx: PodContext) -> Finding | None:
     """The reservation pod does not report which GPU it holds: none of the rules above gives a cause."""
     if not _stuck(ctx) or any(cause(ctx) is not None for cause in _CAUSES):

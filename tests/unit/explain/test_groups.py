@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.explain_world import SPACE, Scene, deployment, group, ids, meta, pod, queue, request
+from tests.support.explain_world import SPACE, Scene, deployment, group, ids, meta, node, pod, queue, request
 
 UNABLE = "Unable to schedule pod"
 
@@ -84,10 +84,19 @@ def test_admission_down(version: str, name: str, whom: str) -> None:
     assert whom in explanation.findings[0].what
 
 
-def test_no_shard() -> None:
-    scene = Scene().remove("SchedulingShard", "default")
+@pytest.mark.parametrize("down", [(), ("kai-scheduler-default",)])
+def test_missing_shard_is_the_cause_of_a_missing_scheduler(down: tuple[str, ...]) -> None:
+    scene = Scene(down=down).remove("SchedulingShard", "default")
     scene.pending()
     assert ids(scene.explain())[0] == "kai.no-shard"
+
+
+def test_lost_node_is_the_cause_of_a_scheduler_that_ran_there() -> None:
+    scene = Scene(down=("kai-scheduler-default",)).add(node("worker-1", ready="False"), node("worker-2", ready="False"))
+    labels = {"app": "kai-scheduler-default"}
+    scene.add(pod("s", "kai-scheduler", group=None, scheduler="", queue=None, node="worker-1", labels=labels))
+    scene.pending(says="no nodes with enough resources were found: 2 node has NotReady condition.")
+    assert ids(scene.explain()) == ["nodes.not-ready", "kai.scheduler-down"]
 
 
 def test_missing_crd() -> None:

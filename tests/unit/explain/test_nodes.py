@@ -165,13 +165,17 @@ def test_cluster_without_gpus_blames_the_device_plugin() -> None:
     assert "pod kube-system/nvidia-device-plugin-x: Pending, not ready" in explanation.findings[0].evidence
 
 
-def test_unhealthy_gpus() -> None:
+@pytest.mark.parametrize(
+    ("gpus", "order"), [(2, ["nodes.gpus-unhealthy", "nodes.gpus"]), (3, ["nodes.gpus", "nodes.gpus-unhealthy"])]
+)
+def test_unhealthy_gpus_are_the_cause_where_the_node_had_enough_with_them(gpus: int, order: list[str]) -> None:
     scene = Scene()
     scene.add(node("worker-1", gpus=1, capacity=2), node("worker-2", gpus=0))
-    scene.pending(gpus=2, says=NONE)
+    scene.pending(gpus=gpus, says=NONE)
     explanation = scene.explain()
-    assert ids(explanation) == ["nodes.gpus", "nodes.gpus-unhealthy"]
-    assert "has 1 GPUs, 1 unhealthy" in explanation.findings[0].evidence[1]
+    assert ids(explanation) == order
+    (count,) = (one for one in explanation.findings if one.rule == "nodes.gpus")
+    assert "has 1 GPUs, 1 unhealthy" in count.evidence[1]
 
 
 def test_nodes_of_another_pool() -> None:
@@ -190,6 +194,27 @@ def test_a_second_shard_serves_its_pool() -> None:
     scene.add(deployment("kai-scheduler-blue", "kai-scheduler", "registry.kailab.dev/scheduler:v0.16.8", args=args))
     scene.pending(gpus=1, says=NONE)
     assert "nodes.pool" not in ids(scene.explain())
+
+
+@pytest.mark.parametrize(("gpus", "label"), [(1, "gpu-worker"), (0, "cpu-worker")])
+def test_scheduler_that_restricts_pods_to_labelled_workers(gpus: int, label: str) -> None:
+    scene = Scene()
+    image = "registry.kailab.dev/scheduler:v0.16.8"
+    args = ("--restrict-node-scheduling=true",)
+    scene.add(deployment("kai-scheduler-default", "kai-scheduler", image, args=args))
+    scene.pending(gpus=gpus, says="MaxNodePoolResources: No node in the default node-pool has GPU resources.")
+    assert ids(scene.explain()) == ["nodes.restricted"]
+    scene.add(node("worker-1", labels={f"node-role.kubernetes.io/{label}": ""}))
+    assert ids(scene.explain()) == ["told.unschedulable"]
+
+
+def test_node_with_gpus_by_dra_is_one_that_the_selector_does_not_exclude() -> None:
+    scene = Scene().add(node("worker-1", gpus=0, labels={"zone": "a"}))
+    says = (
+        "no nodes with enough resources were found: 1 device-plugin GPU requests cannot be scheduled on DRA-only nodes."
+    )
+    scene.pending(gpus=1, says=says, spec={"nodeSelector": {"zone": "a"}})
+    assert ids(scene.explain()) == ["nodes.dra", "nodes.selector"]
 
 
 def test_every_node_has_several_obstacles() -> None:

@@ -54,13 +54,14 @@ def test_reservation_pod_that_finds_no_gpu() -> None:
 def test_reservation_pod_that_is_gone_again_has_left_its_events() -> None:
     scene = binding(TIMEOUT)
     gone = reservation(uuid="")
-    scene.event(gone, "Failed", 'Failed to pull image "resourcereservation:v0.16.8": not found', by="kubelet", ago=45)
+    scene.event(gone, "Failed", 'Failed to pull image "resourcereservation:v0.16.8": not found', by="kubelet", ago=15)
     assert ids(scene.explain()) == ["shared.reservation-image"]
 
 
-def test_old_events_of_other_reservation_pods_are_no_reason() -> None:
+@pytest.mark.parametrize("ago", [60, 3600])
+def test_events_from_before_the_pod_are_no_reason(ago: int) -> None:
     scene = binding(TIMEOUT)
-    scene.event(reservation(uuid=""), "Failed", "Failed to pull image", by="kubelet", ago=3600)
+    scene.event(reservation(uuid=""), "Failed", "Failed to pull image", by="kubelet", ago=ago)
     assert ids(scene.explain()) == ["shared.reservation-stuck"]
 
 
@@ -69,6 +70,15 @@ def test_reservation_pod_without_its_annotation() -> None:
     explanation = scene.explain()
     assert ids(explanation)[0] == "shared.reservation-stuck"
     assert explanation.findings[0].certainty == "likely"
+
+
+def test_reservation_pod_that_may_not_read_itself_was_created_all_the_same() -> None:
+    scene = binding(TIMEOUT).add(reservation(uuid=""))
+    says = 'could not find pod. pods "gpu-reservation-1" is forbidden: User "x" cannot get resource "pods"'
+    scene.logs = {"kai-resource-reservation/gpu-reservation-1": (says,)}
+    explanation = scene.explain()
+    assert ids(explanation) == ["shared.reservation-stuck"]
+    assert any(says in line for line in explanation.findings[0].evidence)
 
 
 def test_reservation_pod_that_may_not_be_created() -> None:
