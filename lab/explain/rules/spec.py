@@ -26,12 +26,7 @@ def gates(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "spec.kai-not-here",
-    UNBOUND,
-    "spec.schedulerName kai-scheduler, all versions",
-    read_only="needs a cluster without KAI",
-)
+@rule("spec.kai-not-here", UNBOUND, "spec.schedulerName kai-scheduler, all versions")
 def kai_not_here(ctx: PodContext) -> Finding | None:
     """KAI is not installed in this cluster."""
     if not ctx.schedules or ctx.kai is not None or ctx.pod.scheduler_name != KAI_SCHEDULER:

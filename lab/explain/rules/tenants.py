@@ -146,7 +146,6 @@ def two_kais(ctx: PodContext) -> Finding | None:
     "tenant.not-opted-in",
     UNBOUND,
     "measured: beside tenants with their own KAI, the lab lets the host's KAI watch labelled namespaces only",
-    read_only="needs an own-kai tenant",
 )
 def not_opted_in(ctx: PodContext) -> Finding | None:
     """The host's KAI ignores the namespace: its webhooks change no pod there, its pod-grouper creates no PodGroup."""

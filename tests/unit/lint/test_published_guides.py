@@ -53,11 +53,7 @@ GUIDES = os.environ.get("KAILAB_GUIDES", "")
 UNALTERED: dict[str, list[tuple[int, str]]] = {
     # three Pods; its Helm values are keys of the chart
     "000": [(92, "indentation-lost"), (114, "indentation-lost"), (138, "indentation-lost")],
-    "001": [
-        (197, "kind-driver-version"),
-        (466, "whole-gpu-without-runtime-class"),
-        (653, "gpu-request-without-limit"),
-    ],
+    "001": [(197, "kind-driver-version"), (466, "whole-gpu-without-runtime-class"), (653, "gpu-request-without-limit")],
     # two Queues without indentation; a Service and a Deployment with some of it lost
     "003": [
         (66, "indentation-lost"),
