@@ -11,6 +11,7 @@ from typing import Any
 
 from lab.errors import ApiFailed, LabError
 from lab.kube import Cluster
+from lab.kube.access_review import Permission
 from lab.kube.readiness import HOPELESS
 from lab.objects.fields import labels_of
 from lab.objects.views import PodView
@@ -111,6 +112,13 @@ def missing_objects(cluster: Cluster, release: Release) -> tuple[str, ...]:
         if name not in there[kind, namespace]:
             lines.append(f"{resource.title(namespace, name)} is missing")
     return tuple(lines)
+
+
+def permissions(namespace: str) -> tuple[Permission, ...]:
+    """What Helm needs for the records of a release, and a step to wait for its pods."""
+    read, write = ("get", "list", "watch"), ("create", "update", "delete")
+    secrets = (Permission(verb, "", "secrets", namespace) for verb in (*read, *write))
+    return (*secrets, *(Permission(verb, "", "pods", namespace) for verb in read))
 
 
 def forget_unfinished(cluster: Cluster, name: str, namespace: str) -> bool:

@@ -10,6 +10,7 @@ from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed, State
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.access_review import Permission
 from lab.kube.ownership import owner_of, refuse_foreign
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import namespace_labels, tenant_namespace
@@ -86,6 +87,11 @@ class VirtualCluster(LabStep):
         where = "https://127.0.0.1" if self.spec.cluster.own else "its NodePort, LoadBalancer or a port-forward"
         kubeconfig = f"kubeconfig tenant-{name}.kubeconfig, for {where}; 'kailab kubeconfig {name}'"
         return Effect("cluster", install, "kailab down"), Effect("lab", kubeconfig, "kailab down")
+
+    def permissions(self) -> tuple[Permission, ...]:
+        """Helm's, and to read the Secrets that are copied."""
+        secrets = (Permission("get", "", "secrets", "default", name) for name in self.spec.supply.pull_secrets)
+        return (*helm_release.permissions(self.namespace), *secrets)
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         """Its namespace and what the chart renders; without a chart at hand the namespace."""

@@ -49,7 +49,7 @@ def test_whole_gpu_pod(
 @on_one_node()
 def test_fractions_share_one_gpu(workloads: WorkloadNamespace, queue: str) -> None:
     workloads.submit(fraction_pod("half", fraction=0.5, queue=queue))
-    workloads.on_host(lambda pod: bool(pod.node), "half", what="bound")
+    workloads.running("half")  # merely bound, KAI 0.16.8 once gave the next two another GPU of the node
     quarters = ("quarter-a", "quarter-b")
     workloads.submit(*(fraction_pod(name, fraction=0.25, queue=queue) for name in quarters))
     pods = workloads.running("half", *quarters)

@@ -12,6 +12,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError, WaitTimeout
 from lab.files import write_atomic
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.access_review import Permission
 from lab.kube.leftovers import labelled
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext
@@ -51,6 +52,10 @@ class ExistingCluster(LabStep):
         file, context = named_context(self.spec)
         what = f"copy of context {context} of {file} in the lab's state directory; {file} is not touched"
         return (Effect("lab", what, "kailab down"),)
+
+    def permissions(self) -> tuple[Permission, ...]:
+        """To count GPUs, and who uses them."""
+        return tuple(Permission(verb, "", kind) for kind in ("namespaces", "nodes", "pods") for verb in ("get", "list"))
 
     def observe(self, ctx: LabContext) -> Observed:
         if not ctx.paths.kubeconfig.exists():

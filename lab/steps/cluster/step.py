@@ -272,7 +272,7 @@ def _recorded(ctx: LabContext) -> Mapping[str, str]:
 
 def _report(ctx: LabContext, line: str) -> None:
     """Show a line of kind's output, unless it is advice for its user."""
-    text = line.strip().lstrip("✓•✗ ").rstrip(". ")
+    text = line.encode("ascii", "ignore").decode().strip().rstrip(". ")  # without its emoji, which few fonts have
     if text and not text.startswith(("Set kubectl", "kubectl", "Have a", "Thanks", "You can now")):
         ctx.progress(text[:60])
 

@@ -17,6 +17,7 @@ from lab.kai import VersionLine, line_of
 from lab.kai.chart import differences
 from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.access_review import Permission
 from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
@@ -76,6 +77,10 @@ class Kai(LabStep):
     @property
     def title(self) -> str:
         return f"KAI Scheduler {self.spec.kai.version}"
+
+    def permissions(self) -> tuple[Permission, ...]:
+        read = (("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions"))
+        return (*helm_release.permissions(NAMESPACE), *(Permission("list", group, plural) for group, plural in read))
 
     def effects(self) -> tuple[Effect, ...]:
         what = f"{RELEASE} {self.spec.kai.version}, gpuSharing {'on' if self.spec.kai.gpu_sharing else 'off'}"

@@ -8,12 +8,15 @@ import pytest
 
 from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube.access_review import DryRun, Permission
+from lab.operations.planning import cluster_steps
 from lab.operations.preview import MANY_PODS, Preview
+from lab.session.step import LabStep
 from lab.snapshot.inventory import inventory
 from lab.steps.pulled_images import MISSING
 from tests.support.access_reviews import permit
 from tests.support.builders import node
 from tests.support.fake_api_server import FakeApiServer
+from tests.support.specs import EXISTING, lab_spec
 
 
 @pytest.fixture
@@ -54,3 +57,16 @@ def test_image_that_is_nowhere_ends_the_run_before_it_begins(found: Preview) -> 
     with pytest.raises(Unavailable, match="1 images") as caught:
         replace(found, images={"r/kai:1": MISSING, "r/binder:1": "nodes", "r/x:1": "unknown"}).refuse()
     assert caught.value.evidence == ("r/kai:1",)
+
+
+def test_steps_need_more_than_their_objects() -> None:
+    tenants = [{"name": "team", "mode": "host-kai", "quota": {"gpus": 1}}]
+    supply = {"pullSecrets": ["login"]}
+    spec = lab_spec(cluster=EXISTING, tenants=tenants, supply=supply, scheduler="kai", kai={"manage": "install"})
+    steps = [step for step in cluster_steps(spec, "", False) if isinstance(step, LabStep)]
+    needed = {str(permission) for step in steps for permission in step.permissions()}
+    assert {"list nodes", "list pods", "list namespaces"} <= needed
+    assert "list customresourcedefinitions.apiextensions.k8s.io" in needed
+    for namespace in ("kai-scheduler", "vcluster-team"):
+        assert {f"{verb} secrets in {namespace}" for verb in ("list", "create", "update", "delete")} <= needed
+    assert "get secrets login in default" in needed
