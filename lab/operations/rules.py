@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import lab.host.checks  # noqa: F401 - registers the checks
@@ -95,11 +96,21 @@ def _symptoms() -> Iterator[RuleDescription]:
         yield RuleDescription.of_pattern("symptom", row, {"seen in": streams, "proof": row.proof})
 
 
+_BY_DEFECT = (
+    "recreate the pods that the evidence names; kailab kai advise says which release cures the defects that break it"
+)
+_UNKNOWN = (
+    "recreate the pods that the evidence names; no release of KAI is known to break it, so report it with the folder"
+    " that kailab logs writes"
+)
+
+
 def _invariants() -> Iterator[RuleDescription]:
     for one in ALL:
         grace = f"{one.grace:g} s: {one.why_grace}" if one.grace else "none: it holds in every single state"
         facts = {"kinds read": ", ".join(one.needs), "grace period": grace, "in tenants": ", ".join(one.tenant_needs)}
-        yield _of("invariant", one, **facts, **{"known defects that break it": ", ".join(one.defects)})
+        found = _of("invariant", one, **facts, **{"known defects that break it": ", ".join(one.defects)})
+        yield replace(found, next=_BY_DEFECT if one.defects else _UNKNOWN)
 
 
 def _defects() -> Iterator[RuleDescription]:

@@ -17,7 +17,8 @@ from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from tests.integration.conftest import Cli, lacking
 
-FOLDER = Path(__file__).parents[2] / "docs" / "examples"
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDER = DOCS / "examples"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/README.md"))
 WRAPPER = '#!/bin/sh\nexec {python} -m {module} "$@"\n'
 
@@ -66,3 +67,44 @@ def test_commands_of_the_page_succeed(name: str, examples: tuple[Path, dict[str,
     argv = ["bash", "-euxo", "pipefail", "-c", script]
     done = subprocess.run(argv, cwd=folder / name, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
+
+
+def run(script: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a script as a reader of a tutorial would."""
+    argv = ["bash", "-uxo", "pipefail", "-c", script]
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+
+
+def fenced(page: Path, language: str) -> str:
+    """The first block of a language on a page."""
+    found = re.search(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_first_test_of_the_tutorial_passes_and_fails(examples: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    _, env = examples
+    written = fenced(DOCS / "tutorial" / "first-test.md", "python")
+    (tmp_path / "test_sharing.py").write_text(written)
+    done = run("pytest -p no:cacheprovider --lab examples test_sharing.py", tmp_path, env)
+    assert "1 passed" in done.stdout, done.stdout[-3000:]
+    (tmp_path / "test_sharing.py").write_text(written.replace('"second", fraction=0.5', '"second", fraction=0.7'))
+    done = run("pytest -p no:cacheprovider --lab examples test_sharing.py", tmp_path, env)
+    assert "1 failed" in done.stdout, done.stdout[-3000:]
+
+
+def test_what_the_tutorial_breaks_is_explained(examples: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Its commands in order, but for those of the queue tree, which is an example; this lab has one node."""
+    _, env = examples
+    page = DOCS / "tutorial" / "break-and-explain.md"
+    (tmp_path / "half.yaml").write_text(fenced(page, "yaml"))
+    blocks = re.findall(r"(?:^    (?:kailab|kubectl) .*\n(?:^ {4,}.*\n)*)+", page.read_text(), re.MULTILINE)
+    big, rule, gpu, _, removal = (re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
+    done = run(f"{big}sleep 3\n{big.splitlines()[-1]}", tmp_path, env)
+    assert "no node has as many GPUs as Pod default/big wants on one node" in done.stdout, done.stderr[-3000:]
+    assert "More GPUs than any node has" in run(rule, tmp_path, env).stdout
+    assert run("kailab lint half.yaml", tmp_path, env).returncode == 12
+    done = run(gpu.replace("worker/0", "control-plane/0"), tmp_path, env)
+    assert "1 unhealthy" in done.stdout, done.stdout + done.stderr[-3000:]
+    done = run(removal, tmp_path, env)
+    assert done.returncode == 0, done.stderr[-3000:]
