@@ -146,7 +146,8 @@ def main_job(session: nox.Session, programs: Path) -> None:
     cache = str(session.run(str(programs / "python"), "-c", find, silent=True)).strip()
     kailab = str(programs / "kailab")
     with tempfile.TemporaryDirectory() as home, session.chdir(home):
-        env = {"HOME": home, "KAILAB_CACHE": cache}
+        # artifacts of its own: those of the checkout's suites must stay
+        env = {"HOME": home, "KAILAB_CACHE": cache, "KAILAB_ARTIFACTS": f"{home}/artifacts"}
         try:
             session.run(
                 kailab, "up", "--profile", "minimal", "--name", "wheel", "--yes", "--ui", "plain", env=env, **PATIENT

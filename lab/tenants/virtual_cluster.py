@@ -33,7 +33,7 @@ from lab.tools.helm import Release
 _HELM_SECONDS = 120.0
 _START_SECONDS = 300.0
 _SECRET_SECONDS = 60.0
-_REACH_SECONDS = 30.0
+_REACH_SECONDS = 120.0  # kube-proxy of nodes that just started writes its rules late on a busy machine
 
 
 @dataclass(frozen=True)
