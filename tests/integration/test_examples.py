@@ -23,10 +23,16 @@ NAMES = sorted(path.parent.name for path in FOLDER.glob("*/README.md"))
 WRAPPER = '#!/bin/sh\nexec {python} -m {module} "$@"\n'
 
 
-def commands(page: Path) -> str:
-    """The shell block of an example's page."""
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+def fenced(page: Path, language: str) -> str:
+    """The only block of a language on a page."""
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return str(block)
+
+
+def run(script: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a script as a reader of a page would."""
+    argv = ["bash", "-uxo", "pipefail", "-c", script]
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +69,8 @@ def test_each_folder_has_a_page_that_the_overview_links() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_of_the_page_succeed(name: str, examples: tuple[Path, dict[str, str]]) -> None:
     folder, env = examples
-    script = commands(folder / name / "README.md")
-    argv = ["bash", "-euxo", "pipefail", "-c", script]
-    done = subprocess.run(argv, cwd=folder / name, env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = run(f"set -e\n{fenced(folder / name / 'README.md', 'sh')}", folder / name, env)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-
-
-def run(script: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a script as a reader of a tutorial would."""
-    argv = ["bash", "-uxo", "pipefail", "-c", script]
-    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
-
-
-def fenced(page: Path, language: str) -> str:
-    """The first block of a language on a page."""
-    found = re.search(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
 
 
 def test_first_test_of_the_tutorial_passes_and_fails(examples: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
@@ -100,7 +91,7 @@ def test_what_the_tutorial_breaks_is_explained(examples: tuple[Path, dict[str, s
     (tmp_path / "half.yaml").write_text(fenced(page, "yaml"))
     blocks = re.findall(r"(?:^    (?:kailab|kubectl) .*\n(?:^ {4,}.*\n)*)+", page.read_text(), re.MULTILINE)
     big, rule, gpu, _, removal = (re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
-    done = run(f"{big}sleep 3\n{big.splitlines()[-1]}", tmp_path, env)
+    done = run(f"{big}kubectl wait --for=condition=PodScheduled=false pod/big\n{big.splitlines()[-1]}", tmp_path, env)
     assert "no node has as many GPUs as Pod default/big wants on one node" in done.stdout, done.stderr[-3000:]
     assert "More GPUs than any node has" in run(rule, tmp_path, env).stdout
     assert run("kailab lint half.yaml", tmp_path, env).returncode == 12

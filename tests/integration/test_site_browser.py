@@ -56,17 +56,27 @@ AXE = """
 <script src="/axe.min.js"></script>
 <script>
 addEventListener("load", () => setTimeout(async () => {
+  const root = document.documentElement;
   const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]});
-  document.documentElement.dataset.measured = JSON.stringify({
-    scheme: document.body.dataset.mdColorScheme,
-    violations: found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160)).slice(0, 3)]),
-  });
+  REPORT
 }, 500));
 </script>
 """
+ONE = AXE.replace(
+    "REPORT",
+    """root.dataset.measured = JSON.stringify({
+    scheme: document.body.dataset.mdColorScheme,
+    violations: found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160)).slice(0, 3)]),
+  });""",
+)
+EACH = AXE.replace(
+    "REPORT",
+    """const wider = root.scrollWidth - root.clientWidth;
+  parent.postMessage([...found.violations.map((one) => one.id), ...(wider ? [`${wider} pixels wider`] : [])]);""",
+)
 
-# All pages of a folder one after the other in a frame: axe, and whether anything is wider than the frame.
-EVERY = """<!doctype html><title>every</title><img src="/answered" alt="">
+# Several pages one after the other in a frame: axe, and whether anything is wider than the frame.
+EVERY = """<!doctype html><title>every</title><img src="/answered?150" alt="">
 <iframe style="border:0;width:{width}px;height:1600px"></iframe>
 <script>
 (async () => {{
@@ -82,20 +92,9 @@ EVERY = """<!doctype html><title>every</title><img src="/answered" alt="">
 }})();
 </script>
 """
-EACH = """
-<script src="/axe.min.js"></script>
-<script>
-addEventListener("load", () => setTimeout(async () => {
-  const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]});
-  const wider = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  parent.postMessage([...found.violations.map((one) => one.id), ...(wider ? [`${wider} pixels wider`] : [])]);
-}, 100));
-</script>
-"""
-
 # A browser prints a page once its load event came: this delays it until the search has an answer.
 WAIT = """
-<img src="/answered" alt="">
+<img src="/answered?30" alt="">
 <script>
 const look = setInterval(() => {
   if (!document.querySelector(".md-search-result__item a")) return;
@@ -104,12 +103,9 @@ const look = setInterval(() => {
 }, 100);
 </script>
 """
-ANSWER_SECONDS = 150.0
 AT_ONCE = 20
 """Pages that one browser looks at."""
-
-
-SCRIPTS = {"measure": MEASURE, "axe": AXE, "each": EACH}
+SCRIPTS = {"measure": MEASURE, "axe": ONE, "each": EACH}
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -125,14 +121,15 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             src, _, width = query.partition("&")
             self._send(FRAME.format(src=f"{src}?measure", width=width))
         elif path == "/every":
-            type(self).answered.clear()
+            self.answered.clear()
             self._send(EVERY.format(pages=json.dumps(self.pages), width=query))
         elif path == "/axe.min.js":
             self._send(Path(os.environ["KAILAB_AXE"]).read_text(), "text/javascript")
         elif path in ("/answer", "/answered"):
-            self.answered.set() if path == "/answer" else self.answered.wait(ANSWER_SECONDS)
+            self.answered.set() if path == "/answer" else self.answered.wait(float(query))
             self._send("")
         elif query.startswith("q="):
+            self.answered.clear()
             self._send(Path(self.translate_path(path)).read_text().replace("</body>", f"{WAIT}</body>"))
         elif query in SCRIPTS:
             text = Path(self.translate_path(path)).read_text()

@@ -114,7 +114,7 @@ def test_newer_run_cancels_the_older_one_and_jobs_time_out(name: str) -> None:
     assert 0 < job(name)["timeout-minutes"] <= LONGEST.get(name, 120)
 
 
-@with_lab
+@pytest.mark.parametrize("name", [*LABS, "nightly"])
 def test_cache_key_depends_on_sources_and_architecture(name: str) -> None:
     cache = steps(name)[at(name, "actions/cache@v4")]["with"]
     assert cache["path"] == "~/.cache/kailab"
