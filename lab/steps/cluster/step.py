@@ -146,6 +146,7 @@ class KindCluster(LabStep):
             again=lambda: refuse_foreign_nodes(ctx),
         )
         ctx.paths.kubeconfig.chmod(0o600)
+        claim_network(ctx, self.id)  # that of a lab which was created at the same time had no node on it before
         state = {"complete": "yes", "shape": wanted, "restored": "yes" if saved else "no"}
         ctx.journal.owns("cluster", ctx.kind_name, self.id, **state)
 

@@ -151,9 +151,7 @@ class Created:
         self.error: Exception | None = None
         self.mounts: list[list[str]] = []
         world.engine.nodes = ()
-        runner = world.runner
-        runner.handle(["docker", "network", "inspect"], code=1, err="no such network")
-        runner.handle(["/cache/kind", "create", "cluster"], out=self._create)
+        world.runner.handle(["/cache/kind", "create", "cluster"], out=self._create)
         monkeypatch.setattr("lab.steps.cluster.step.inspect", lambda *_: type("Facts", (), {"cgroup_version": "2"}))
         monkeypatch.setattr("lab.steps.cluster.step.mark_used", lambda _: None)
         self.wanted: list[Mapping[str, int]] = []
@@ -178,6 +176,7 @@ class Created:
 
 @pytest.fixture
 def created(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> Created:
+    world.runner.handle(["docker", "network", "inspect"], code=1, err="no such network")
     return Created(world, monkeypatch)
 
 
@@ -230,6 +229,17 @@ def test_without_the_key_of_the_lab_file_nothing_is_kept(world: LabWorld, create
     step.apply(world.ctx)
     step.keep_checkpoint(world.ctx)
     assert "/kailab/checkpoint" not in created.mounts[0]
+
+
+def test_network_that_another_lab_is_just_creating_is_recognised_afterwards(
+    world: LabWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No node is on it yet when this lab starts: still, the last of the two removes it."""
+    world.runner.handle(["docker", "network", "inspect"])
+    created = Created(world, monkeypatch)
+    monkeypatch.setattr("lab.steps.cluster.step.is_of_labs", lambda *_: bool(created.mounts))
+    created.up()
+    assert [one.facts["made"] for one in world.ctx.journal.owned("network")] == ["yes"]
 
 
 def test_programs_of_nodes_read_what_is_saved() -> None:
