@@ -23,7 +23,7 @@ def plan(
     name: Name = None,
     require: Require = None,
     role: Annotated[
-        bool, typer.Option("--role", help="Print a Role with the permissions that you lack in an existing cluster.")
+        bool, typer.Option("--role", help="Print Roles with the permissions that you lack in an existing cluster.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

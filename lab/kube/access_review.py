@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.errors import ApiFailed
+from lab.kube.api import OWNER_LABEL
 from lab.kube.client import Cluster
 from lab.kube.rest import Json
 from lab.kube.rest_mapper import Resource
+from lab.objects.fields import labels_of
 
 _RBAC = "rbac.authorization.k8s.io"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -62,24 +64,29 @@ def missing(cluster: Cluster, permissions: Iterable[Permission]) -> tuple[Permis
         return tuple(itertools.compress(asked, (not yes for yes in allowed)))
 
 
-def role(cluster: Cluster, permissions: Iterable[Permission], name: str = "kailab") -> list[Json]:
+def role(cluster: Cluster, permissions: Iterable[Permission], name: str = "kailab", docs: Docs = ()) -> list[Json]:
     """The roles that grant exactly these permissions to the user, with their bindings, for an administrator to apply.
 
-    A ClusterRole for what is cluster-wide, a Role for each namespace, which must exist first. ``name`` is that of all.
-    Raises ApiFailed.
+    A ClusterRole for what is cluster-wide, a Role for each namespace. ``name`` is that of all. A Role needs its
+    namespace: one that does not exist yet comes first, as the lab's own, if it is among ``docs`` with the lab's label.
+    What is needed in others that do not exist is granted everywhere. Raises ApiFailed.
     """
-    wanted = sorted(set(permissions))
+    wanted = set(permissions)
     if not wanted:
         return []
     subject = _subject(user_of(cluster))
-    docs: list[Json] = []
-    for namespace, group in itertools.groupby(sorted(wanted, key=lambda p: p.namespace), key=lambda p: p.namespace):
+    absent = [space for space in {one.namespace for one in wanted} - {""} if not _exists(cluster, space)]
+    own = {doc["metadata"]["name"]: dict(doc) for doc in docs if doc["kind"] == "Namespace" and _is_of_lab(doc)}
+    made: list[Json] = [own[space] for space in sorted(absent) if space in own]
+    nowhere = {space for space in absent if space not in own}
+    wanted = {replace(one, namespace="") if one.namespace in nowhere else one for one in wanted}
+    for namespace, group in itertools.groupby(sorted(wanted, key=_by_namespace), key=lambda p: p.namespace):
         prefix, meta = ("", {"name": name, "namespace": namespace}) if namespace else ("Cluster", {"name": name})
         head = {"apiVersion": f"{_RBAC}/v1", "metadata": meta}
         ref = {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": name}
-        docs.append({**head, "kind": f"{prefix}Role", "rules": _rules(group)})
-        docs.append({**head, "kind": f"{prefix}RoleBinding", "roleRef": ref, "subjects": [subject]})
-    return docs
+        made.append({**head, "kind": f"{prefix}Role", "rules": _rules(group)})
+        made.append({**head, "kind": f"{prefix}RoleBinding", "roleRef": ref, "subjects": [subject]})
+    return made
 
 
 def for_documents(cluster: Cluster, docs: Docs) -> tuple[Permission, ...]:
@@ -143,6 +150,24 @@ def _allowed(cluster: Cluster, permission: Permission) -> bool:
         spec = {"nonResourceAttributes": {"verb": permission.verb, "path": permission.resource}}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
     return bool(cluster.create(review)["status"].get("allowed"))
+
+
+def _by_namespace(permission: Permission) -> tuple[str, Permission]:
+    return permission.namespace, permission
+
+
+def _exists(cluster: Cluster, namespace: str) -> bool:
+    """Whether a namespace exists; one that the user may not read does."""
+    try:
+        return cluster.get("Namespace", namespace) is not None
+    except ApiFailed as error:
+        if error.status != 403:
+            raise
+        return True
+
+
+def _is_of_lab(doc: Mapping[str, Any]) -> bool:
+    return OWNER_LABEL in labels_of(doc["metadata"])
 
 
 def _subject(user: str) -> Json:

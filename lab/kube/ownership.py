@@ -16,6 +16,9 @@ from lab.objects.fields import labels_of
 _HELM = ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 
+BY_HELM = f"{_MANAGED_BY}=Helm"
+"""Label that Helm sets on every object of a release (pkg/action/validate.go)."""
+
 Obj = Mapping[str, Any]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.config import LabSpec
 from lab.engine.step import Observed, State
 from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube import Cluster
@@ -18,6 +19,7 @@ from lab.steps.pulled_images import MISSING, pulled_images
 from lab.supply.published import pulled_from
 from lab.supply.registry import mirrored
 from lab.workloads import pods
+from lab.workloads.permissions import of_suites
 
 MANY_PODS = 100
 """Running pods of others from which a cluster counts as production."""
@@ -34,10 +36,14 @@ class Preview:
     inventory: Inventory
     objects: tuple[str, ...] = ()
     """Titles of the objects that the steps to do would create."""
+    unread: tuple[str, ...] = ()
+    """Charts that are not on this machine: what is in them is not known yet."""
     missing: tuple[Permission, ...] = ()
     """Permissions that these steps need and the user lacks."""
+    missing_for_suites: tuple[Permission, ...] = ()
+    """Permissions that the suites need and the user lacks; without them a lab comes up."""
     role: tuple[Json, ...] = ()
-    """Roles and bindings that grant these, for an administrator to apply."""
+    """Roles and bindings that grant these and those, for an administrator to apply."""
     dry_run: DryRun = field(default_factory=lambda: DryRun((), ()))
     images: Mapping[str, str] = field(default_factory=dict)
     """Image of the charts → where the nodes have it from: nodes, registry, missing or unknown."""
@@ -75,26 +81,32 @@ class Preview:
             )
 
 
-def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed]) -> Preview | None:
+def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed], *, read_charts: bool = False) -> Preview | None:
     """Ask an existing cluster about the steps of a plan that are not ready; None for a cluster of the lab's own.
 
-    Reads, and writes reviews and dry runs only. Raises ApiFailed, and LabError where a chart cannot be rendered.
+    Reads, and writes reviews and dry runs only; with ``read_charts`` it brings the charts to this machine first, to
+    know what is in them. Raises ApiFailed, and LabError where a chart cannot be brought or rendered.
     """
     if lab.spec.cluster.own:
         return None
     cluster = lab.cluster
     found = inventory(cluster)
     todo = [s for s in plan.steps if seen[s.id].state is not State.READY and isinstance(s, LabStep)]
+    supply, charts = lab.session.supply, sorted({chart for step in todo for chart in step.charts()})
+    for name, version in charts if read_charts else ():
+        supply.chart(name, version)
+    unread = tuple(f"{name} {version}" for name, version in charts if not supply.at_hand("chart", name, version))
     docs = [doc for step in todo for doc in step.creates(lab.context(step.id))]
-    lacking = _missing(cluster, docs, [one for step in todo for one in step.permissions()])
+    lacking, of_tests = _missing(cluster, lab.spec, docs, [one for step in todo for one in step.permissions()])
     tried = DryRun((), ()) if lacking else dry_run(cluster, docs)
-    roles = tuple(role(cluster, lacking, f"kailab-{lab.spec.name}"))
+    name = f"kailab-{lab.spec.name}"
+    roles = (*role(cluster, lacking, name, docs), *role(cluster, of_tests, f"{name}-suites"))
     mirrors = lab.spec.supply.mirrors
     probe = pulled_from(pods.IMAGE, mirrors)
     wanted = [*(mirrored(image, mirrors) for image in images_of_charts(lab.spec)), probe]
     images = pulled_images(cluster, lab.spec, wanted)
     of_suites = {probe: images.pop(probe)}
-    return Preview(found, tuple(map(_title, docs)), lacking, roles, tried, images, of_suites)
+    return Preview(found, tuple(map(_title, docs)), unread, lacking, of_tests, roles, tried, images, of_suites)
 
 
 def _title(doc: Json) -> str:
@@ -102,8 +114,13 @@ def _title(doc: Json) -> str:
     return f"{doc['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
 
 
-def _missing(cluster: Cluster, docs: list[Json], more: list[Permission]) -> tuple[Permission, ...]:
-    """What the user lacks of what ``docs`` need, and of ``more``; one question suffices for an administrator."""
-    if not (docs or more) or not missing(cluster, [_EVERYTHING]):
-        return ()
-    return missing(cluster, [*for_documents(cluster, docs), *more])
+def _missing(
+    cluster: Cluster, spec: LabSpec, docs: list[Json], more: list[Permission]
+) -> tuple[tuple[Permission, ...], tuple[Permission, ...]]:
+    """What the user lacks of what ``docs`` need and of ``more``, and of what the suites need.
+
+    One question suffices for an administrator.
+    """
+    if not missing(cluster, [_EVERYTHING]):
+        return (), ()
+    return missing(cluster, [*for_documents(cluster, docs), *more]), missing(cluster, of_suites(spec))

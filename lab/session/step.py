@@ -26,6 +26,10 @@ class LabStep:
         """The objects that ``apply`` creates in the cluster, as far as they are known beforehand."""
         return ()
 
+    def charts(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of the charts that ``creates`` renders; what is in one that is not here is not known."""
+        return ()
+
     def permissions(self) -> tuple[Permission, ...]:
         """What ``apply`` needs in an existing cluster besides creating and removing its objects."""
         return ()

@@ -12,6 +12,7 @@ from typing import Any
 from lab.errors import ApiFailed, LabError
 from lab.kube import Cluster
 from lab.kube.access_review import Permission
+from lab.kube.ownership import BY_HELM
 from lab.kube.readiness import HOPELESS
 from lab.objects.fields import labels_of
 from lab.objects.views import PodView
@@ -22,7 +23,6 @@ from lab.tools.helm import Helm, Release
 
 Json = dict[str, Any]
 
-_BY_HELM = "app.kubernetes.io/managed-by=Helm"  # Helm sets it on every object (pkg/action/validate.go)
 
 _CRASHES = 4  # restarts from which a crash loop is not just a matter of start order
 
@@ -107,7 +107,7 @@ def missing_objects(cluster: Cluster, release: Release) -> tuple[str, ...]:
         namespace = (doc["metadata"].get("namespace") or release.namespace) if resource.namespaced else None
         kind = resource.qualified_kind
         if (kind, namespace) not in there:
-            found = cluster.list(kind, namespace, labels=_BY_HELM)
+            found = cluster.list(kind, namespace, labels=BY_HELM)
             there[kind, namespace] = {obj["metadata"]["name"] for obj in found}
         if name not in there[kind, namespace]:
             lines.append(f"{resource.title(namespace, name)} is missing")

@@ -88,7 +88,8 @@ class Supply:
 
     def at_hand(self, kind: str, name: str, version: str = "") -> bool:
         """Whether an item is on this machine, so that ``path`` neither downloads nor builds it."""
-        return self._choice(self.item(kind, name, version)).source in ("present", "bundle")
+        item = self.item(kind, name, version)
+        return self._choice(item).source in ("present", "bundle") or self._cached(item) is not None
 
     def binary(self, name: str) -> Path:
         """A program on this machine. Raises Unavailable, CommandFailed."""

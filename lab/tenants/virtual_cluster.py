@@ -89,9 +89,13 @@ class VirtualCluster(LabStep):
         return Effect("cluster", install, "kailab down"), Effect("lab", kubeconfig, "kailab down")
 
     def permissions(self) -> tuple[Permission, ...]:
-        """Helm's, and to read the Secrets that are copied."""
+        """Helm's, to read the Secrets that are copied, and to find a way to the tenant's API."""
         secrets = (Permission("get", "", "secrets", "default", name) for name in self.spec.supply.pull_secrets)
-        return (*helm_release.permissions(self.namespace), *secrets)
+        access = (Permission("list", "", "services"), Permission("create", "", "pods/portforward", self.namespace))
+        return (*helm_release.permissions(self.namespace), *secrets, *access)
+
+    def charts(self) -> tuple[tuple[str, str], ...]:
+        return ((CHART, self.tenant.vcluster),)
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         """Its namespace and what the chart renders; without a chart at hand the namespace."""

@@ -49,6 +49,9 @@ def _existing(page: TextWriter, found: Preview) -> None:
     write_inventory(page, found.inventory)
     page.heading("Objects to create", f"{count(len(found.objects), 'object')}; kailab down removes them")
     page.line(", ".join(found.objects), indent=2)
+    if found.unread:
+        charts = f"the charts {' and '.join(found.unread)} are not on this machine; kailab up reads them first"
+        page.marked("warn", f"their objects are not known yet: {charts}", indent=2)
     for where in ("missing", "unknown"):
         if names := [image for image, seen in found.images.items() if seen == where]:
             why = "in no registry" if where == "missing" else "not on the nodes; its registry does not say"
@@ -62,6 +65,9 @@ def _existing(page: TextWriter, found: Preview) -> None:
         page.heading("Not permitted", "kailab plan --role prints a Role for an administrator to apply")
         for one in found.missing:
             page.marked("fail", str(one), indent=2)
+    if found.missing_for_suites:
+        page.heading("Not permitted to the suites", "the lab comes up without; kailab plan --role has these, too")
+        page.line(", ".join(map(str, found.missing_for_suites)), indent=2)
     for line in found.dry_run.problems:
         page.marked("fail", f"refused in a dry run: {line}", indent=2)
     if found.dry_run.not_tried:

@@ -23,15 +23,31 @@ from lab.supply import Supply
 from lab.supply.bundle import installed
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
-from tests.integration.conftest import Cli, lacking
-from tests.support.killed import Killable
+from tests.integration.conftest import lacking
 
+MIRROR, SECRET = "mirror.example:5000", "it-pull"
 PROBE = "registry.kailab.dev/probe:2"
-GUEST = "it-guest"
-"""Name of a lab in the stranger's cluster."""
 SPACE = "shop"
 """Namespace of the stranger's workloads."""
 QUEUES = ("shop", "shop-web")
+
+_RBAC = "rbac.authorization.k8s.io"
+READER = (
+    {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "it-reads"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+    },
+    {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "it-reads"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "it-reads"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": SPACE}],
+    },
+)
+"""What lets ``Stranger.user`` read everything."""
 
 _VOLUMES = "/tmp/hostpath_pv"
 _KUBELET = """
@@ -80,6 +96,10 @@ class Stranger:
     def nodes(self) -> list[str]:
         return self.run.run([self.supply.binary("kind"), "get", "nodes", "--name", self.name]).out.split()
 
+    @property
+    def workers(self) -> list[str]:
+        return sorted(node for node in self.nodes if "worker" in node)
+
     def load(self, *images: str) -> None:
         """``kind load image-archive`` for each image that the nodes lack."""
         worker = self.nodes[-1]
@@ -112,6 +132,19 @@ class Stranger:
         meta, key = {"name": name, "namespace": "default"}, ".dockerconfigjson"
         doc = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "kubernetes.io/dockerconfigjson"}
         self.cluster.apply([{**doc, "stringData": {key: "{}"}}])
+
+    def user(self, folder: Path, token: str = "") -> Path:
+        """A kubeconfig of ServiceAccount default in namespace shop, or with another token."""
+        if not token:
+            path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/default/token"
+            kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+            body = {**kind, "spec": {"expirationSeconds": 7200}}
+            token = self.cluster.calls.json("POST", path, title="token", body=body)["status"]["token"]
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+        file = folder / "user.kubeconfig"
+        file.write_text(yaml.safe_dump(config))
+        return file
 
     def images_of_kai(self, version: str) -> tuple[str, ...]:
         """The images that KAI needs, with those of the chart's hooks."""
@@ -148,10 +181,9 @@ class Stranger:
         """Let every worker report GPUs that it lacks, as Kubernetes' documentation of extended resources shows."""
         patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(gpus)}]
         kubectl = [self.supply.binary("kubectl"), "--kubeconfig", self.kubeconfig, "--context", self.context]
-        for node in self.nodes:
-            if "worker" in node:
-                words = ["patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps(patch)]
-                self.run.run([*kubectl, *words])
+        for node in self.workers:
+            words = ["patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps(patch)]
+            self.run.run([*kubectl, *words])
 
     def work(self, *, gpus: int = 0) -> None:
         """A Deployment of two pods, and with GPUs a queue tree and a pod that holds them."""
@@ -296,47 +328,3 @@ def needs_kai(version: str) -> None:
     """Skip without a bundle of this KAI in the cache."""
     if not any(entry.version == f"v{version}" for bundle in installed() for entry in bundle.entries):
         lacking("kai", f"no bundle in the cache has KAI {version}")
-
-
-class Guest:
-    """A lab file for the stranger's cluster, and the command in a state directory of its own."""
-
-    def __init__(self, cli: Cli, stranger: Stranger) -> None:
-        self.cli, self.stranger = cli, stranger
-        self.killable = Killable(cli.env, cli.root)
-        self.file = cli.root / "lab.yaml"
-        self.write()
-
-    def write(self, name: str = GUEST, **sections: object) -> None:
-        lab: Json = {
-            "name": name,
-            "cluster": {
-                "provider": "existing",
-                "kubeconfig": str(self.stranger.kubeconfig),
-                "context": self.stranger.context,
-            },
-            "kai": {"manage": "adopt"},
-            "budget": {"gpus": 2},
-            "queues": [{"name": f"{name}-team"}, {"name": f"{name}-a", "parent": f"{name}-team"}],
-            **sections,
-        }
-        self.file.write_text(yaml.safe_dump(lab))
-
-    def lab(self, *words: str, code: int | None = 0) -> Json:
-        done = self.cli(*words, *(["-f", str(self.file)] if words[0] in ("up", "plan", "status") else []), code=code)
-        return done.json()
-
-    def up(self, *words: str, code: int = 0) -> Json:
-        return self.lab("up", "--yes", "--json", *words, code=code)
-
-    def refused(self, code: int, *words: str) -> str:
-        """``kailab up`` ends with this code; returns the error as text."""
-        return json.dumps(self.up(*words, code=code))
-
-    @property
-    def at(self) -> tuple[str, str, str, str]:
-        """Options that name the cluster."""
-        return "--kubeconfig", str(self.stranger.kubeconfig), "--context", self.stranger.context
-
-    def down(self, name: str = GUEST) -> None:
-        assert self.lab("down", "--name", name, "--json")["left"] == []

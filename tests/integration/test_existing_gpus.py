@@ -16,12 +16,11 @@ from lab.kai.names import GPU_RESOURCE
 from lab.watch.manifests import LOCAL_IMAGE
 from lab.workloads.pods import gpu_pod
 from tests.integration.conftest import SIGKILL, Cli, at_start_of, run_suites
-from tests.integration.strangers_cluster import GUEST, PROBE, SPACE, Guest, Stranger, needs_kai, strangers_cluster
+from tests.integration.guest_lab import GUEST, Guest, gpus_of, simulated
+from tests.integration.strangers_cluster import MIRROR, PROBE, SECRET, SPACE, Stranger, needs_kai, strangers_cluster
 from tests.support.cluster_objects import changes, objects_in
 
 KAI = "0.16.8"
-MIRROR = "mirror.example:5000"
-SECRET = "it-pull"
 DISTURBING = "(test_disorder or test_placement or test_preemption or test_queue_trees or test_topology) and not spread"
 """Without the test after which KAI's scheduler has another ReplicaSet: the cluster would not be as it was."""
 SUITES = ("test_kai_pods", "test_reservation_pods", "test_queues", "test_gangs", "test_lab_is_real")
@@ -47,69 +46,46 @@ def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
     """A lab with two simulated GPUs on each worker; at the end the cluster must be as it was, node status included."""
     before, nodes = objects_in(stranger.cluster), gpus_of(stranger)
     made = Guest(cli, stranger)
-    made.write(**sections(stranger, 2))
+    made.write(**simulated(stranger, 2))
     yield made
     cli("down", "--name", GUEST, code=None)
     assert changes(before, objects_in(stranger.cluster)) == []
     assert gpus_of(stranger) == nodes
 
 
-def sections(stranger: Stranger, per_node: int, *, exclusive: bool = False) -> Json:
-    """Of a lab file with simulated GPUs on each worker, all within its budget."""
-    at = {"provider": "existing", "kubeconfig": str(stranger.kubeconfig), "context": stranger.context}
-    gpu = {"mode": "simulated", "nodes": workers(stranger), "perNode": per_node, "model": "A100-40"}
-    return {
-        "cluster": {**at, "exclusive": exclusive},
-        "gpu": {**gpu, "image": LOCAL_IMAGE},
-        "budget": {"gpus": per_node * len(gpu["nodes"])},
-        "supply": {"mirrors": {"registry.kailab.dev": MIRROR}, "pullSecrets": [SECRET]},
-    }
-
-
-def workers(stranger: Stranger) -> list[str]:
-    return sorted(node for node in stranger.nodes if "worker" in node)
-
-
-def gpus_of(stranger: Stranger) -> dict[str, list[Any]]:
-    """Node → labels and resource names in its status."""
-    nodes = {node["metadata"]["name"]: node for node in stranger.cluster.list("Node")}
-    return {
-        name: [node["metadata"]["labels"], *(sorted(node["status"][key]) for key in ("capacity", "allocatable"))]
-        for name, node in nodes.items()
-    }
-
-
 @pytest.mark.timeout(1800)
 def test_suites_pass_and_nothing_is_left(guest: Guest) -> None:
-    plan = guest.lab("plan", "--json")["existing"]
-    assert plan["missing"] == []
-    assert f"Deployment {namespace(GUEST)}/gpu-assigner" in plan["objects"]
-    assert plan["images"][f"{MIRROR}/watch:1"] == "nodes"
-    up = guest.up()
-    assert (up["facts"]["gpu_mode"], up["facts"]["gpus"]) == ("simulated", "2 nodes × 2 NVIDIA A100-SXM4-40GB")
-    assert guest.up()["changed"] == 0
-    assert guest.lab("status", "--json")["ok"]
-    (copied,) = guest.stranger.cluster.list("Secret", namespace(GUEST), labels=f"kailab={GUEST}")
-    assert copied["metadata"]["name"] == SECRET
-    deployment = guest.stranger.cluster.get("Deployment", "gpu-assigner", namespace(GUEST)) or {}
-    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": SECRET}]
+    """All of it as a user with no other rights than to read, and the Roles of the plan."""
+    with guest.with_the_role():
+        plan = guest.lab("plan", "--json")["existing"]
+        assert plan["missing"] == plan["missing_for_suites"] == []
+        assert f"Deployment {namespace(GUEST)}/gpu-assigner" in plan["objects"]
+        assert plan["images"][f"{MIRROR}/watch:1"] == "nodes"
+        up = guest.up()
+        assert (up["facts"]["gpu_mode"], up["facts"]["gpus"]) == ("simulated", "2 nodes × 2 NVIDIA A100-SXM4-40GB")
+        assert guest.up()["changed"] == 0
+        assert guest.lab("status", "--json")["ok"]
+        (copied,) = guest.stranger.cluster.list("Secret", namespace(GUEST), labels=f"kailab={GUEST}")
+        assert copied["metadata"]["name"] == SECRET
+        deployment = guest.stranger.cluster.get("Deployment", "gpu-assigner", namespace(GUEST)) or {}
+        assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": SECRET}]
 
-    run_suites(guest.cli.env, GUEST, *(f"tests/e2e/{name}.py" for name in SUITES), "--lab-require", "kai,gpus")
-    assert "FAILED" not in (guest.cli("verify", "--name", GUEST).out)
+        run_suites(guest.cli.env, GUEST, *(f"tests/e2e/{name}.py" for name in SUITES), "--lab-require", "kai,gpus")
+        assert "FAILED" not in (guest.cli("verify", "--name", GUEST).out)
 
-    # a kubelet that starts again keeps the number
-    node = workers(guest.stranger)[0]
-    guest.stranger.run.run(["docker", "exec", node, "systemctl", "restart", "kubelet"])
-    guest.stranger.cluster.wait_ready("Node", node, timeout=60)
-    assert guest.lab("status", "--json")["ok"]
-    guest.down()
+        # a kubelet that starts again keeps the number
+        node = guest.stranger.workers[0]
+        guest.stranger.run.run(["docker", "exec", node, "systemctl", "restart", "kubelet"])
+        guest.stranger.cluster.wait_ready("Node", node, timeout=60)
+        assert guest.lab("status", "--json")["ok"]
+        guest.down()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(2400)
 def test_kailab_e2e_has_an_exclusive_cluster_with_nodes_of_8_gpus(guest: Guest) -> None:
     """As ``nox -s e2e`` runs it: in two processes, with tests that need quota, and those that disturb others."""
-    guest.write(**sections(guest.stranger, 8, exclusive=True))
+    guest.write(**simulated(guest.stranger, 8, exclusive=True))
     guest.up()
     top = guest.stranger.cluster.get("Queue", GUEST) or {}
     assert top["spec"]["resources"]["gpu"] == {"quota": 16, "limit": 16, "overQuotaWeight": 1}
@@ -169,7 +145,7 @@ def test_killed_lab_and_lost_state(guest: Guest) -> None:
 
 def test_nodes_and_clusters_with_gpus_are_refused(guest: Guest) -> None:
     stranger, status = guest.stranger, {"capacity": {GPU_RESOURCE: "8"}, "allocatable": {GPU_RESOURCE: "8"}}
-    first, second = workers(stranger)
+    first, second = stranger.workers
     guest.write(gpu={"mode": "simulated", "nodes": [first], "image": LOCAL_IMAGE})
     for node, why in ((first, f"node {first} has {GPU_RESOURCE} already"), (second, f"node {second} offers 8")):
         stranger.cluster.patch("Node", node, {"status": status}, subresource="status")

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.config import TenantSpec
-from lab.errors import NotProven
+from lab.errors import NotProven, SpecError
 from lab.kube import Cluster
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.tenants.vcluster.values import tenant_images
 from lab.watch.manifests import LOCAL_IMAGE
 from tests.integration.conftest import Cli
+from tests.integration.guest_lab import GUEST, Guest
 from tests.integration.kai_lines import two_lines
-from tests.integration.strangers_cluster import GUEST, PROBE, Guest, Stranger, strangers_cluster
+from tests.integration.strangers_cluster import MIRROR, PROBE, SECRET, SPACE, Stranger, strangers_cluster
 from tests.support.cluster_objects import changes, objects_in
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
-MIRROR, SECRET = "mirror.example:5000", "it-pull"
+SUPPLY = {"mirrors": dict.fromkeys(("ghcr.io", "registry.kailab.dev"), MIRROR), "pullSecrets": [SECRET]}
 TENANTS = {"own": "own-kai", "shared": "host-kai", "plain": "default"}
 
 Json = dict[str, Any]
@@ -54,7 +57,7 @@ def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
         kai={"manage": "install", "version": older},
         gpu={"mode": "simulated", "nodes": nodes, "perNode": 2, "model": "A100-40", "image": LOCAL_IMAGE},
         budget={"gpus": 5},  # the load of an upgrade needs two GPUs beside the tenants own and plain
-        supply={"mirrors": dict.fromkeys(("ghcr.io", "registry.kailab.dev"), MIRROR), "pullSecrets": [SECRET]},
+        supply=SUPPLY,
         tenants=tenants,
     )
     yield made
@@ -66,6 +69,115 @@ def kai_of(cluster: Cluster) -> str:
     """Version of the Helm release."""
     release = helm_release.installed(cluster, RELEASE, NAMESPACE)
     return release.chart_version.removeprefix("v") if release else ""
+
+
+@contextmanager
+def node_ports_closed(stranger: Stranger) -> Iterator[None]:
+    """Drop packets of this machine to NodePorts, as a firewall in front of the nodes would."""
+    rule = ["PREROUTING", "-i", "eth0", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP"]
+    table = ["iptables", "-w", "-t", "raw"]
+    for node in stranger.nodes:
+        stranger.run.run(["docker", "exec", node, *table, "-I", *rule])
+    try:
+        yield
+    finally:
+        for node in stranger.nodes:
+            stranger.run.run(["docker", "exec", node, *table, "-D", *rule])
+
+
+@contextmanager
+def load_balancers(stranger: Stranger) -> Iterator[None]:
+    """Give Services of type LoadBalancer the address of a worker, where kube-proxy serves it; one exists already."""
+    cluster, ended = stranger.cluster, threading.Event()
+    addresses = (cluster.get("Node", stranger.workers[0]) or {})["status"]["addresses"]
+    address = next(one["address"] for one in addresses if one["type"] == "InternalIP")
+
+    def serve() -> None:
+        while not ended.wait(0.5):
+            for service in cluster.list("Service"):
+                if service["spec"]["type"] == "LoadBalancer" and not service["status"]["loadBalancer"]:
+                    meta = service["metadata"]
+                    status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+                    cluster.patch("Service", meta["name"], status, meta["namespace"], subresource="status")
+
+    spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]}
+    web = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": SPACE}, "spec": spec}
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        cluster.apply([web])
+        cluster.wait("Service", lambda found: all(one["status"]["loadBalancer"] for one in found), namespace=SPACE)
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        cluster.delete("Service", "web", SPACE)
+
+
+def access_of(guest: Guest) -> str:
+    """How the tenant plain is reached, according to ``kailab status``; its API must answer with its certificate."""
+    status = guest.lab("status", "--json")
+    assert status["ok"]
+    with closing(Cluster(Path(guest.cli("kubeconfig", "plain", "--name", GUEST).out.strip()))) as tenant:
+        assert tenant.poll(tenant.healthy, timeout=20)
+    (detail,) = (step["detail"] for step in status["steps"] if step["id"] == "tenant:plain")
+    return str(detail).rpartition("(")[2].rstrip(")")
+
+
+PLAIN = {
+    "kai": {"manage": "none"},
+    "gpu": {"mode": "none"},
+    "budget": None,
+    "queues": [],
+    "tenants": [{"name": "plain", "mode": "default"}],
+    "supply": SUPPLY,
+}
+
+
+def test_port_forward_where_nothing_else_reaches_a_tenant(guest: Guest) -> None:
+    guest.write(**PLAIN)
+    with node_ports_closed(guest.stranger):
+        guest.up()
+        assert access_of(guest) == "port-forward"
+        forwards = "port-forward --address 127.0.0.1 service/plain"
+        guest.stranger.run.run(["pkill", "-f", f"kubectl.*{forwards}"])
+        assert access_of(guest) == "port-forward"
+        assert guest.up()["changed"] == 0
+    guest.down()
+    assert guest.stranger.run.run(["pgrep", "-f", forwards], check=False).code == 1
+
+
+def test_load_balancer_where_node_ports_are_closed(guest: Guest) -> None:
+    guest.write(**PLAIN)
+    with node_ports_closed(guest.stranger), load_balancers(guest.stranger):
+        guest.up()
+        assert access_of(guest) == "LoadBalancer"
+        assert guest.up()["changed"] == 0
+        guest.down()
+
+
+def test_tenant_without_a_storage_class_is_refused(guest: Guest) -> None:
+    cluster = guest.stranger.cluster
+    (default,) = cluster.list("StorageClass")
+    meta = {key: default["metadata"][key] for key in ("name", "annotations")}
+    restored = {**default, "metadata": meta}
+    guest.write(**PLAIN)
+    cluster.delete("StorageClass", default["metadata"]["name"], wait=30)
+    try:
+        assert "no default StorageClass" in guest.refused(SpecError.exit_code)
+        assert "tenants" in guest.lab("plan", "--json", code=SpecError.exit_code)["what"]
+    finally:
+        cluster.apply([restored])
+
+
+def test_role_of_the_plan_suffices_and_lost_state_is_found(guest: Guest) -> None:
+    """A user who may only read gets the Role of the plan: KAI, GPUs and a tenant of each mode come up and go."""
+    with guest.with_the_role() as file:
+        guest.up()
+        assert guest.lab("status", "--json")["ok"]
+        shutil.rmtree(Path(guest.cli.env["KAILAB_STATE"]) / "labs" / GUEST)
+        at = ("--kubeconfig", str(file), "--context", guest.stranger.context)
+        assert guest.cli("down", *at, "--lab", GUEST, "--json").json()["left"] == []
 
 
 def test_tenants_come_are_upgraded_and_go(guest: Guest) -> None:

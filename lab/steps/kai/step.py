@@ -18,6 +18,7 @@ from lab.kai.chart import differences
 from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.access_review import Permission
+from lab.kube.leftovers import of_release
 from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
@@ -89,6 +90,9 @@ class Kai(LabStep):
             Effect("cluster", f"helm install {what}", "kailab down"),
             Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; {crds}; webhooks", "kailab down"),
         )
+
+    def charts(self) -> tuple[tuple[str, str], ...]:
+        return ((KAI_CHART, self.line.tag),)
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         """Namespace, CRDs and what the chart renders with its hooks; only the namespace without a chart at hand."""
@@ -234,6 +238,12 @@ class Kai(LabStep):
     def undo(self, ctx: LabContext) -> None:
         """Remove the lab's KAI from an existing cluster; see ``guest_removal.remove``."""
         guest_removal.remove(ctx, self.spec.name, self.line, self.id)
+
+    def remains(self, ctx: LabContext) -> tuple[str, ...]:
+        """In an existing cluster, objects of the release, which lack the lab's label; not of a KAI that is others'."""
+        if self.spec.cluster.own or self._foreign(ctx.cluster()) is not None:
+            return ()
+        return of_release(ctx.cluster(), NAMESPACE, RELEASE).titles
 
     def _foreign(self, cluster: Cluster) -> dict[str, Any] | None:
         """KAI's namespace, if it exists and is not the lab's: then this lab did not install KAI."""

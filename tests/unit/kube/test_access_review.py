@@ -55,6 +55,7 @@ def test_a_permission_in_words() -> None:
 def test_role_merges_verbs_resources_and_names() -> None:
     api = FakeApiServer()
     permit(api, lambda _: True)
+    api.put("Namespace", "ns")
     wanted = [
         *(Permission(verb, *QUEUES) for verb in ("watch", "list")),
         *(Permission(verb, *QUEUES, name=name) for name in ("lab", "lab-a") for verb in ("get", "patch")),
@@ -101,6 +102,18 @@ def test_role_of_a_service_account_and_of_nothing() -> None:
     _, bound = role(api.cluster, [Permission("get", "", "nodes")])
     assert bound["subjects"] == [{"kind": "ServiceAccount", "namespace": "ci", "name": "runner"}]
     assert role(api.cluster, []) == []
+
+
+def test_role_in_a_namespace_that_is_to_come() -> None:
+    """An administrator who applies the roles creates the lab's own namespaces; Helm creates a chart's."""
+    api = FakeApiServer()
+    permit(api, lambda _: True)
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own", "labels": {"kailab": "demo"}}}
+    of_chart = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "chart"}}
+    wanted = [Permission("create", "", "pods", space) for space in ("own", "chart")]
+    space, everywhere, _, inside, _ = role(api.cluster, wanted, docs=[own, of_chart])
+    assert (space, everywhere["kind"], inside["metadata"]["namespace"]) == (own, "ClusterRole", "own")
+    assert everywhere["rules"] == inside["rules"]
 
 
 def test_documents_need_six_verbs() -> None:

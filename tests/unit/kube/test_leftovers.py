@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import ApiFailed
-from lab.kube.leftovers import labelled
+from lab.kube.leftovers import labelled, of_release
 from tests.support.fake_api_server import FakeApiServer
 
 MINE = {"labels": {"kailab": "demo"}}
@@ -21,6 +21,15 @@ def test_objects_of_the_lab_are_named_with_their_kind() -> None:
     assert labelled(api.cluster, "demo") == (("Queue team", "Widget mine/wheel"), ())
     assert labelled(api.cluster, "none").titles == ()
     assert api.log == []
+
+
+def test_objects_of_a_helm_release_are_named_with_their_kind() -> None:
+    api = FakeApiServer()
+    by_helm, notes = {"app.kubernetes.io/managed-by": "Helm"}, "meta.helm.sh/release-"
+    for name, space, release in (("mine", "kai", "kai"), ("other", "kai", "prometheus"), ("far", "other", "kai")):
+        annotations = {f"{notes}namespace": space, f"{notes}name": release}
+        api.put("ClusterRole", name, metadata={"labels": by_helm, "annotations": annotations})
+    assert of_release(api.cluster, "kai", "kai").titles == ("ClusterRole mine",)
 
 
 @pytest.mark.parametrize("kind", ["Event", "EndpointSlice", "Endpoints"])

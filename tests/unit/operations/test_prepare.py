@@ -14,11 +14,12 @@ import yaml
 from rich.console import Console
 
 from lab.config import LabSpec, TenantQuota, TenantSpec
-from lab.engine.step import State
+from lab.engine.step import Observed, State
 from lab.errors import LabError, SpecError
 from lab.findings import Finding
 from lab.host.facts import HostFacts
 from lab.operations import prepare as operation
+from lab.operations.preview import preview
 from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.session.user_kubeconfig import CLAIM
@@ -45,11 +46,17 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[Item]:
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch, asked_for: list[Item]) -> FakeApiServer:
+def denied() -> set[str]:
+    """Resources on which the user may do nothing."""
+    return set()
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, asked_for: list[Item], denied: set[str]) -> FakeApiServer:
     """A cluster with two GPUs, and a machine without a container engine."""
     server = FakeApiServer(node("a", gpus=2))
     server.put("Namespace", "kube-system", metadata={"uid": "one"})
-    permit(server, lambda _: True)
+    permit(server, lambda one: one.resource not in denied)
     no_engine = Finding("none runs", severity="error", rule="engine", title="Container engine")
     full = Finding("1 GiB free", severity="error", rule="disk", title="Disk")
     monkeypatch.setattr(operation, "gather", lambda run, tools: HostFacts())
@@ -215,3 +222,37 @@ def test_plan_says_what_undoes_a_change_and_what_the_suites_lack(api: FakeApiSer
     assert copy.endswith("undone by: kailab down")
     assert any(line.endswith("0 objects; kailab down removes them") for line in lines)
     assert any("registry.kailab.dev/probe:2, the image of the suites' pods: not on the nodes" in line for line in lines)
+
+
+def test_plan_names_what_the_suites_may_not_do_and_lets_the_lab_come_up(
+    api: FakeApiServer, denied: set[str], tmp_path: Path
+) -> None:
+    denied |= {"*", "pods/exec"}
+    report = operation.plan(lab_of(tmp_path))
+    found = report.preview
+    assert found is not None
+    found.refuse()
+    assert [str(one) for one in found.missing_for_suites] == ["create pods/exec", "get pods/exec"]
+    (granted, _) = found.role
+    assert granted["metadata"]["name"] == "kailab-demo-suites"
+    assert granted["rules"] == [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}]
+    render_plan(report, Console(file=(text := io.StringIO()), width=300))
+    assert "create pods/exec, get pods/exec" in text.getvalue()
+
+
+def test_charts_that_are_not_here_are_named_and_read_before_anything_is_made(
+    api: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought: list[tuple[str, str]] = []
+    monkeypatch.setattr("lab.supply.Supply.at_hand", lambda _, __, *chart: chart in brought)
+    monkeypatch.setattr("lab.supply.Supply.chart", lambda _, *chart: brought.append(chart))
+    monkeypatch.setattr("lab.steps.kai.step.Kai.creates", lambda *_: ())
+    lab = lab_of(tmp_path, kai={"manage": "install"})
+    plan, _ = operation.prepare(lab)
+    seen = dict.fromkeys((step.id for step in plan.steps), Observed.absent())
+    found = preview(lab, plan, seen)
+    assert found is not None
+    assert (found.unread, brought) == (("kai-scheduler v0.16.8",), [])
+    found = preview(lab, plan, seen, read_charts=True)
+    assert found is not None
+    assert (found.unread, brought) == ((), [("kai-scheduler", "v0.16.8")])

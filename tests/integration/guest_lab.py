@@ -1,0 +1,106 @@
+"""A lab in a stranger's cluster: its lab file, its user, and the command in a state directory of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.watch.manifests import LOCAL_IMAGE
+from tests.integration.conftest import Cli
+from tests.integration.strangers_cluster import MIRROR, READER, SECRET, Stranger
+from tests.support.killed import Killable
+
+GUEST = "it-guest"
+"""Name of the lab."""
+
+Json = dict[str, Any]
+
+
+def simulated(stranger: Stranger, per_node: int, *, exclusive: bool = False) -> Json:
+    """Of a lab file with simulated GPUs on each worker, all within its budget."""
+    at = {"provider": "existing", "kubeconfig": str(stranger.kubeconfig), "context": stranger.context}
+    gpu = {"mode": "simulated", "nodes": stranger.workers, "perNode": per_node, "model": "A100-40"}
+    return {
+        "cluster": {**at, "exclusive": exclusive},
+        "gpu": {**gpu, "image": LOCAL_IMAGE},
+        "budget": {"gpus": per_node * len(gpu["nodes"])},
+        "supply": {"mirrors": {"registry.kailab.dev": MIRROR}, "pullSecrets": [SECRET]},
+    }
+
+
+def gpus_of(stranger: Stranger) -> dict[str, list[Any]]:
+    """Node → labels and resource names in its status."""
+    nodes = {node["metadata"]["name"]: node for node in stranger.cluster.list("Node")}
+    return {
+        name: [node["metadata"]["labels"], *(sorted(node["status"][key]) for key in ("capacity", "allocatable"))]
+        for name, node in nodes.items()
+    }
+
+
+class Guest:
+    """A lab file for the stranger's cluster, and the command in a state directory of its own."""
+
+    def __init__(self, cli: Cli, stranger: Stranger) -> None:
+        self.cli, self.stranger = cli, stranger
+        self.killable = Killable(cli.env, cli.root)
+        self.file = cli.root / "lab.yaml"
+        self.write()
+
+    def write(self, name: str = GUEST, **sections: object) -> None:
+        lab: Json = {
+            "name": name,
+            "cluster": {
+                "provider": "existing",
+                "kubeconfig": str(self.stranger.kubeconfig),
+                "context": self.stranger.context,
+            },
+            "kai": {"manage": "adopt"},
+            "budget": {"gpus": 2},
+            "queues": [{"name": f"{name}-team"}, {"name": f"{name}-a", "parent": f"{name}-team"}],
+            **sections,
+        }
+        self.file.write_text(yaml.safe_dump(lab))
+
+    @contextmanager
+    def with_the_role(self) -> Iterator[Path]:
+        """The lab is of a user who may read everything, and has what ``kailab plan --role`` prints for this lab file.
+
+        Yields that user's kubeconfig. Namespaces that are printed are the lab's, and go with it.
+        """
+        lab, file = yaml.safe_load(self.file.read_text()), self.stranger.user(self.cli.root)
+        lab["cluster"]["kubeconfig"] = str(file)
+        self.file.write_text(yaml.safe_dump(lab))
+        cluster, docs = self.stranger.cluster, list(READER)
+        try:
+            cluster.apply(docs)
+            docs += yaml.safe_load_all(self.cli("plan", "--role", "-f", str(self.file)).out)
+            cluster.apply(docs)
+            yield file
+        finally:
+            for doc in docs:
+                if doc["kind"] != "Namespace":
+                    cluster.delete(doc["kind"], doc["metadata"]["name"], doc["metadata"].get("namespace"))
+
+    def lab(self, *words: str, code: int | None = 0) -> Json:
+        done = self.cli(*words, *(["-f", str(self.file)] if words[0] in ("up", "plan", "status") else []), code=code)
+        return done.json()
+
+    def up(self, *words: str, code: int = 0) -> Json:
+        return self.lab("up", "--yes", "--json", *words, code=code)
+
+    def refused(self, code: int, *words: str) -> str:
+        """``kailab up`` ends with this code; returns the error as text."""
+        return json.dumps(self.up(*words, code=code))
+
+    @property
+    def at(self) -> tuple[str, str, str, str]:
+        """Options that name the cluster."""
+        return "--kubeconfig", str(self.stranger.kubeconfig), "--context", self.stranger.context
+
+    def down(self, name: str = GUEST) -> None:
+        assert self.lab("down", "--name", name, "--json")["left"] == []
