@@ -23,7 +23,7 @@ def minimal(version: str) -> LabSpec:
 
 
 def two_lines() -> tuple[str, str]:
-    """Return the oldest and the newest KAI in local bundles for the profile's Kubernetes; skips without two."""
+    """Return KAI's two newest lines in local bundles for the profile's Kubernetes, older first; skips without two."""
     charts = {
         entry.version.removeprefix("v")
         for bundle in installed()
@@ -31,10 +31,12 @@ def two_lines() -> tuple[str, str]:
         if (entry.kind, entry.name) == ("chart", KAI_CHART)
     }
     usable = sorted((version for version in charts if not line_of(version).kubernetes_max), key=Version)
-    if len({line_of(version).name for version in usable}) < 2:
+    newest = {line_of(version).name: version for version in usable}
+    if len(newest) < 2:
         found = ", ".join(sorted(charts, key=Version)) or "none"
         pytest.skip(f"needs KAI of two lines in the bundles of the cache, there is {found}")
-    return usable[0], usable[-1]
+    older, newer = list(newest.values())[-2:]
+    return older, newer
 
 
 def choice(version: str, *others: str) -> tuple[str, ...]:

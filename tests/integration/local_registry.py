@@ -15,18 +15,24 @@ from pathlib import Path
 
 from lab.tools.container import ContainerEngine
 
+LOGIN = ("it", "secret")
+_HTPASSWD = "it:$2b$05$zWooKC2twd0it6O/8xvnZuODuxY51tSBIjBNWyZsuUwkDgqHcs9e6\n"
+
 
 @contextlib.contextmanager
-def serving(program: Path, folder: Path, scratch: Path) -> Iterator[str]:
-    """Serve the registry whose content is in ``folder``; yields its address, ``localhost:PORT``."""
+def serving(program: Path, folder: Path, scratch: Path, *, login: bool = False) -> Iterator[str]:
+    """Serve the registry whose content is in ``folder``, to all or only with ``LOGIN``; yields ``localhost:PORT``."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    config = {
+    config: dict[str, object] = {
         "version": 0.1,
         "http": {"addr": f"0.0.0.0:{port}"},
         "storage": {"filesystem": {"rootdirectory": str(folder)}},
     }
+    if login:
+        (scratch / "htpasswd").write_text(_HTPASSWD)
+        config["auth"] = {"htpasswd": {"realm": "it", "path": str(scratch / "htpasswd")}}
     (scratch / "registry.json").write_text(json.dumps(config))
     process = subprocess.Popen(
         [program, "serve", scratch / "registry.json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -6,10 +6,11 @@ Nothing of kailab takes part but files: kind, Helm, KAI's chart and images, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -63,6 +64,10 @@ _RUNC = """
   SystemdCgroup = false
 [plugins."io.containerd.grpc.v1.cri"]
   restrict_oom_score_adj = true
+"""
+_REGISTRIES = """
+[plugins."io.containerd.grpc.v1.cri".registry]
+  config_path = "/etc/containerd/certs.d"
 """
 _CONTROLLERS = f"""
 kind: ClusterConfiguration
@@ -127,11 +132,25 @@ class Stranger:
             what="every node reports the images",
         )
 
-    def secret(self, name: str) -> None:
-        """A pull secret in namespace default, which opens nothing."""
-        meta, key = {"name": name, "namespace": "default"}, ".dockerconfigjson"
+    def secret(self, name: str, logins: Mapping[str, tuple[str, str]] = MappingProxyType({})) -> None:
+        """A pull secret in namespace default, with user and password for each registry."""
+        meta = {"name": name, "namespace": "default"}
         doc = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "kubernetes.io/dockerconfigjson"}
-        self.cluster.apply([{**doc, "stringData": {key: "{}"}}])
+        auths = {host: {"username": user, "password": password} for host, (user, password) in logins.items()}
+        text = json.dumps({"auths": auths} if auths else {})
+        self.cluster.apply([{**doc, "stringData": {".dockerconfigjson": text}}])
+
+    def reach(self, port: int) -> str:
+        """Let the nodes pull from a registry without TLS on this machine; returns its address for them."""
+        subnets = ["docker", "network", "inspect", self.name, "--format", "{{range .IPAM.Config}}{{.Gateway}} {{end}}"]
+        gateway = next(one for one in self.run.run(subnets).out.split() if ":" not in one)
+        address = f"{gateway}:{port}"
+        hosts = f'server = "http://{address}"\n[host."http://{address}"]\ncapabilities = ["pull", "resolve"]\n'
+        folder = f"/etc/containerd/certs.d/{address}"
+        for node in self.nodes:
+            write = ["sh", "-c", f"mkdir -p {folder} && cat >{folder}/hosts.toml"]
+            self.run.run(["docker", "exec", "-i", node, *write], stdin=hosts)
+        return address
 
     def user(self, folder: Path, token: str = "") -> Path:
         """A kubeconfig of ServiceAccount default in namespace shop, or with another token."""
@@ -263,7 +282,7 @@ def strangers_cluster(
         "networking": {"disableDefaultCNI": True, "podSubnet": "10.99.0.0/16", "serviceSubnet": "10.98.0.0/16"},
         "nodes": [{"role": role, "extraMounts": mounts} for role in ("control-plane", *["worker"] * workers)],
         "kubeadmConfigPatches": [_CONTROLLERS, _KUBELET, *([_CGROUP_V1] if v1 else [])],
-        "containerdConfigPatches": [_RUNC] if v1 else [],
+        "containerdConfigPatches": [_REGISTRIES, *([_RUNC] if v1 else [])],
     }
     create, network = [kind, "create", "cluster"], {"KIND_EXPERIMENTAL_DOCKER_NETWORK": name}
     empty = ["docker", "run", "--rm", "-v", f"{volumes}:/v", "--entrypoint", "find", image]

@@ -10,11 +10,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from lab.errors import LabError, Leftovers
+from lab.errors import LabError, Leftovers, StepFailed
 from lab.gpu.simulated.assigner import namespace
 from lab.kai.names import GPU_RESOURCE
+from lab.tools.container import ContainerEngine
 from lab.watch.manifests import LOCAL_IMAGE
 from lab.workloads.pods import gpu_pod
+from tests.integration import local_registry
 from tests.integration.conftest import SIGKILL, Cli, at_start_of, run_suites
 from tests.integration.guest_lab import GUEST, Guest, gpus_of, simulated
 from tests.integration.strangers_cluster import MIRROR, PROBE, SECRET, SPACE, Stranger, needs_kai, strangers_cluster
@@ -106,6 +108,31 @@ def test_kailab_e2e_has_an_exclusive_cluster_with_nodes_of_8_gpus(guest: Guest) 
     assert not [why for why in reasons if "disturbs others" in why or "needs quota" in why]
     assert guest.lab("status", "--json")["ok"]
     guest.down()
+
+
+def test_registry_with_a_login(guest: Guest, tmp_path: Path) -> None:
+    """The nodes pull with the lab's pull secret; without it they do not, and the lab says why."""
+    stranger, supply = guest.stranger, guest.stranger.supply
+    if not supply.has("binary", "registry"):
+        pytest.skip("no registry program")
+    program, content = supply.binary("registry"), tmp_path / "registry"
+    with local_registry.serving(program, content, tmp_path) as address:
+        for image, name in ((LOCAL_IMAGE, "watch:1"), (PROBE, "probe:2")):
+            local_registry.push(supply.image(image), f"{address}/{name}", ContainerEngine(stranger.run), tmp_path)
+    with local_registry.serving(program, content, tmp_path, login=True) as address:
+        registry = stranger.reach(int(address.partition(":")[2]))
+        lab = simulated(stranger, 2)
+        lab["supply"] = {"mirrors": {"registry.kailab.dev": registry}}
+        guest.write(**lab)
+        assert "401" in guest.refused(StepFailed.exit_code)
+        guest.down()
+        stranger.secret("it-login", {registry: local_registry.LOGIN})
+        lab["supply"]["pullSecrets"] = ["it-login"]
+        guest.write(**lab)
+        guest.up()
+        run_suites(guest.cli.env, GUEST, "tests/e2e/test_kai_pods.py", "--lab-require", "kai,gpus")
+        guest.down()
+        stranger.cluster.delete("Secret", "it-login", "default")
 
 
 def test_watch_of_a_cluster_without_a_lab(cli: Cli, stranger: Stranger) -> None:

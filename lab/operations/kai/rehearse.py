@@ -88,7 +88,7 @@ def rehearse(
     note = continued or (RollbackRecord(old, wanted) if old else None)
     with contextlib.ExitStack() as stack:
         load = stack.enter_context(_load(kai, was, interrupted=continued is not None))
-        watched = _Watched()
+        watched, loaded = _Watched(), True
         with _watching(kai, watched):
             found = _changed(kai, was, wanted, note, load)
         found = replace(found, invariants=watched.report, unwatched=watched.trouble if not watched.report else "")
@@ -96,6 +96,7 @@ def rehearse(
             found = replace(found, suites=Suites(ran=False, summary="left out, because the change has failed already"))
         else:
             stack.close()  # the suites need the GPUs of the load
+            loaded = False
             if later:
                 ran = Suites(ran=False, later=True)
             else:
@@ -105,7 +106,8 @@ def rehearse(
             _done(kai)
             return found if old is None or not found.reasons else replace(found, kept=True)
         try:
-            back = _change(kai, old, RollbackRecord(wanted, old, back=True), load)
+            place = load if loaded else _Load(stack.enter_context(kai.namespace(SLUG)))
+            back = _change(kai, old, RollbackRecord(wanted, old, back=True), place)
         except Interrupted:
             raise
         except LabError as error:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.kube import Cluster
-from lab.objects.fields import labels_of
+from lab.objects.fields import labels_of, owner_of
 from lab.objects.kai import PodGroupView, QueueView, is_reservation
 from lab.objects.views import PodView
 from lab.steps import helm_release
@@ -40,7 +40,7 @@ class RunningPod:
 
 @dataclass(frozen=True)
 class WorkloadSnapshot:
-    """The workloads of a cluster at one moment, without KAI's own pods."""
+    """The workloads of a cluster at one moment, without the pods of KAI and of DaemonSets."""
 
     kai: str
     """Version of KAI's Helm release, without the leading v; empty: none."""
@@ -96,7 +96,7 @@ def take_snapshot(cluster: Cluster) -> WorkloadSnapshot:
 def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> WorkloadSnapshot:
     """The snapshot from API objects."""
     lasting = [queue for queue in queues if TEST_LABEL not in labels_of(queue["metadata"])]
-    objects = [pod for pod in pods if not _is_helper(pod["metadata"])]
+    objects = [pod for pod in pods if _is_workload(pod["metadata"])]
     reservations = [pod for pod in map(PodView.of, filter(is_reservation, objects)) if not pod.deleting]
     uuids = {group: pod.reserved_gpu for pod in reservations for group in pod.gpu_groups}
     views = [PodView.of(obj) for obj in objects if not is_reservation(obj)]
@@ -111,10 +111,15 @@ def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: 
     )
 
 
-def _is_helper(meta: Json) -> bool:
-    """Whether a pod is KAI's, or of an upgrade itself: a killed upgrade leaves its pods, and the next deletes them."""
+def _is_workload(meta: Json) -> bool:
+    """Whether KAI's versions matter to a pod.
+
+    Not to KAI's own, not to those of DaemonSets, which suites restart (device plugins), and not to those of an upgrade
+    itself: a killed upgrade leaves its pods, and the next deletes them.
+    """
     namespace = str(meta.get("namespace", ""))
-    return namespace == NAMESPACE or namespace.startswith(smoke_test.PREFIX)
+    own = namespace == NAMESPACE or namespace.startswith(smoke_test.PREFIX)
+    return not own and not owner_of(meta).startswith("DaemonSet/")
 
 
 def _running(pod: PodView, uuids: Mapping[str, str]) -> RunningPod:

@@ -268,6 +268,15 @@ def test_host_is_changed_under_load_which_ends_before_the_suites(host: Bench) ->
         assert line in text
 
 
+def test_way_back_after_the_suites_has_a_namespace_of_its_own(host: Bench) -> None:
+    """That of the smoke tests went before the suites; pods in it would not be created."""
+    host.suites = Suites(ran=True, failed=("x",))
+    found = rehearse(host.kai, "0.16.8")
+    assert (found.verdict, found.now) == ("red", "0.9.8")
+    after = host.log[host.log.index("suites ") + 1 :]
+    assert after == ["namespace trial", "0.9.8", "no namespace trial"]
+
+
 def test_load_is_below_the_budget_in_a_cluster_of_others(host: Bench) -> None:
     rehearse(host.kai, "0.16.8")
     host.lab.spec = with_budget(lab_spec(cluster=EXISTING))

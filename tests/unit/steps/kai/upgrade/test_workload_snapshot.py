@@ -13,8 +13,9 @@ Json = dict[str, Any]
 
 def test_snapshot_has_running_pods_and_reservations() -> None:
     waiting, ended = pod("waiting", node=""), pod("done", phase="Succeeded")
-    own = pod("binder", space="kai-scheduler")
-    found = seen(HALF, waiting, ended, own, reservation("g1"))
+    own, plugin = pod("binder", space="kai-scheduler"), pod("device-plugin", space="kube-system")
+    plugin["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "device-plugin", "controller": True}]
+    found = seen(HALF, waiting, ended, own, plugin, reservation("g1"))
     (half,) = found.pods
     assert (half.title, half.gpu_groups, half.gpu_uuids, half.pod_group) == (
         "team/half",
