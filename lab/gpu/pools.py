@@ -57,9 +57,9 @@ def node_labels(pool: NodePool) -> dict[str, str]:
 
 def runtime_class(spec: LabSpec) -> str:
     """Return the RuntimeClass of GPU pods: that of the lab's nodes, or the one of an existing cluster; empty: none."""
-    if spec.cluster.own:
-        return RUNTIME_CLASS if pools_by_node(spec) else ""
-    return (spec.gpu.runtime_class or "") if spec.gpu.mode == "present" else ""
+    if spec.gpu.mode == "present":
+        return spec.gpu.runtime_class or ""
+    return RUNTIME_CLASS if spec.cluster.own and pools_by_node(spec) else ""
 
 
 def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:

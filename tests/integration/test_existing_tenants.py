@@ -85,6 +85,10 @@ def node_ports_closed(stranger: Stranger) -> Iterator[None]:
             stranger.run.run(["docker", "exec", node, *table, "-D", *rule])
 
 
+def all_served(services: list[Json]) -> bool:
+    return all(one["status"]["loadBalancer"] for one in services)
+
+
 @contextmanager
 def load_balancers(stranger: Stranger) -> Iterator[None]:
     """Give Services of type LoadBalancer the address of a worker, where kube-proxy serves it; one exists already."""
@@ -106,7 +110,7 @@ def load_balancers(stranger: Stranger) -> Iterator[None]:
     thread.start()
     try:
         cluster.apply([web])
-        cluster.wait("Service", lambda found: all(one["status"]["loadBalancer"] for one in found), namespace=SPACE)
+        cluster.wait("Service", all_served, namespace=SPACE, timeout=30, what="the stranger's Service has an address")
         yield
     finally:
         ended.set()

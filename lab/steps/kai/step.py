@@ -348,7 +348,7 @@ class Kai(LabStep):
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)
         cluster.wait(
             "Deployment",
-            lambda found: all(is_ready(one) and not outdated & _images(one) for one in found if _name(one) in expected),
+            lambda found: expected <= {_name(one) for one in found if is_ready(one) and not outdated & _images(one)},
             namespace=NAMESPACE,
             timeout=_READY_SECONDS,
             what=f"KAI's components run version {self.spec.kai.version}",

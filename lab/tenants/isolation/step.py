@@ -11,6 +11,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.access_review import Permission
 from lab.kube.ownership import refuse_foreign
 from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL
@@ -60,6 +61,9 @@ class Isolation(LabStep):
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         return tuple(admission_policy.documents(self.spec.name))
+
+    def permissions(self) -> tuple[Permission, ...]:
+        return (Permission("patch", "", "namespaces", name=_DEFAULT),)
 
     def observe(self, ctx: LabContext) -> Observed:
         snapshot = take(ctx.cluster(), kinds=KINDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from lab.config import KaiSpec, LabSpec, QueueSpec, TenantSpec
 from lab.engine.step import Effect, Observed, Step
+from lab.gpu.pools import runtime_class
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps.helm_release import merged
@@ -24,13 +25,16 @@ def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
     kai = KaiSpec(
         version=tenant.kai_version or spec.kai.version, gpu_sharing=tenant.gpu_sharing, values=tenant.kai_values
     )
+    gpu = spec.gpu
     if not spec.cluster.own:
         registry = mirrored_registry(spec.model_copy(update={"kai": kai}))
         kai = kai.model_copy(update={"values": merged(registry, tenant.kai_values)})
+        gpu = gpu.model_copy(update={"mode": "present", "runtime_class": runtime_class(spec) or None})
     return spec.model_copy(
         update={
             "scheduler": "kai",
             "kai": kai,
+            "gpu": gpu,
             # vCluster's service account for workloads has the pull secrets
             "supply": spec.supply.model_copy(update={"pull_secrets": ()}),
             "queues": tenant.queues or _QUEUES,

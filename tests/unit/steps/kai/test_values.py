@@ -179,3 +179,21 @@ def test_existing_clusters_pull_from_mirrors_with_secrets() -> None:
     assert "imagePullSecrets" not in inside
     nodes_of_the_lab = lab_spec(supply={"mirrors": supply["mirrors"]})
     assert kai_values(nodes_of_the_lab)["global"]["registry"] == "ghcr.io/kai-scheduler/kai-scheduler"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "reservation", "workload"),
+    [
+        ({"mode": "simulated", "nodes": ["one"], "image": "watch:1"}, None, ""),
+        ({"mode": "present", "runtimeClass": "nvidia-cdi"}, "nvidia-cdi", "nvidia-cdi"),
+    ],
+)
+def test_kai_of_a_tenant_has_the_runtime_class_of_the_existing_cluster(
+    gpu: dict[str, object], reservation: str | None, workload: str
+) -> None:
+    """Not the one of a lab's own nodes: without that class the tenant would refuse its pods."""
+    spec, line = lab_spec(cluster=EXISTING, gpu=gpu), line_of("0.16.8")
+    for of in (spec, inner_spec(spec, tenant_spec("own-kai", nodes=("one",)))):
+        values = kai_values(of)
+        assert value_at(values, line.helm.reservation_class) == reservation
+        assert value_at(values, line.helm.workload_class) == workload
