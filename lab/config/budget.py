@@ -19,16 +19,23 @@ def with_budget(spec: Spec) -> Spec:
     That queue has no quota unless the cluster is the lab's alone: with one, KAI would evict pods of others for the
     lab's. So the lab's pods run on GPUs that nobody else claims, and only preemptible ones do.
     """
-    gpus, name = queues_budget(spec), spec.name
-    if gpus is None or not spec.wants_kai or spec.cluster.own:
+    name, top = spec.name, budget_queue(spec)
+    if top is None:
         return spec
-    quota = gpus if spec.cluster.exclusive else 0
-    top = QueueSpec(name=name, gpu=QueueResource(quota=quota, limit=gpus))
     if any(queue.name == name for queue in spec.queues):
         return spec.model_copy(update={"queues": tuple(top if q.name == name else q for q in spec.queues)})
     own = spec.queues or (QueueSpec(name=f"{name}-default"),)
     below = (queue if queue.parent else queue.model_copy(update={"parent": name}) for queue in own)
     return spec.model_copy(update={"queues": (top, *below)})
+
+
+def budget_queue(spec: LabFields) -> QueueSpec | None:
+    """The queue of the lab's name that ``with_budget`` puts above the others; None: it puts none."""
+    gpus = queues_budget(spec)
+    if gpus is None or not spec.wants_kai or spec.cluster.own:
+        return None
+    quota = gpus if spec.cluster.exclusive else 0
+    return QueueSpec(name=spec.name, gpu=QueueResource(quota=quota, limit=gpus))
 
 
 def queues_budget(spec: LabFields) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from lab.config.budget import budget_queue
 from lab.config.queue import QueueSpec
 from lab.config.rules import BrokenRule, Loc, duplicates, known_line
 from lab.config.sections import LabFields
@@ -18,7 +19,7 @@ def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the host's queues."""
     yield from shape(spec.queues, ("queues",))
     for index, queue in enumerate(spec.queues):
-        if not spec.cluster.own and queue.name == spec.name:
+        if not spec.cluster.own and queue.name == spec.name and queue != budget_queue(spec):
             what = f"'{queue.name}' is the queue with the lab's budget, above all queues of the lab file"
             yield BrokenRule(("queues", index, "name"), what, (("name",),))
     # an existing cluster's KAI has its own version, and its queues have the budget's above them

@@ -31,6 +31,15 @@ def is_own(obj: Obj, lab: str) -> bool:
     return owner == lab or (not owner and applied)
 
 
+def has_set_label(obj: Obj, key: str) -> bool:
+    """Whether kailab was the last to set a label of an object, also one of others."""
+    return any(
+        entry.get("manager") == FIELD_MANAGER
+        and f"f:{key}" in (((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {})
+        for entry in obj["metadata"].get("managedFields") or []
+    )
+
+
 def owner_of(obj: Obj) -> str:
     """Who manages or created an object: another lab, a Helm release, a controller, or a client."""
     meta = obj["metadata"]

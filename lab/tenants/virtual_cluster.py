@@ -30,6 +30,13 @@ from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART, CLAIM, release_values, tenant_values
 from lab.tools.helm import Release
 
+_CLUSTER_WIDE = {
+    "persistentVolumes": "",
+    "priorityClasses": "scheduling.k8s.io",
+    "storageClasses": "storage.k8s.io",
+    "ingressClasses": "networking.k8s.io",
+}
+"""Values below sync.toHost with which vCluster makes objects that are not in the tenant's namespace; their groups."""
 _HELM_SECONDS = 120.0
 _START_SECONDS = 300.0
 _SECRET_SECONDS = 60.0
@@ -89,10 +96,12 @@ class VirtualCluster(LabStep):
         return Effect("cluster", install, "kailab down"), Effect("lab", kubeconfig, "kailab down")
 
     def permissions(self) -> tuple[Permission, ...]:
-        """Helm's, to read the Secrets that are copied, and to find a way to the tenant's API."""
+        """Helm's, to read copied Secrets, to find a way to the API, and to delete what the tenant makes."""
         secrets = (Permission("get", "", "secrets", "default", name) for name in self.spec.supply.pull_secrets)
         access = (Permission("list", "", "services"), Permission("create", "", "pods/portforward", self.namespace))
-        return (*helm_release.permissions(self.namespace), *secrets, *access)
+        synced = (key for key in _CLUSTER_WIDE if value_at(self.tenant.values, f"sync.toHost.{key}.enabled"))
+        removal = (Permission("delete", _CLUSTER_WIDE[key], key.lower()) for key in synced)
+        return (*helm_release.permissions(self.namespace), *secrets, *access, *removal)
 
     def charts(self) -> tuple[tuple[str, str], ...]:
         return ((CHART, self.tenant.vcluster),)

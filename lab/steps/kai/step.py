@@ -215,7 +215,7 @@ class Kai(LabStep):
         """Remove the labels that the lab set beside own-kai tenants, now that KAI serves every namespace."""
         for space in cluster.list("Namespace", labels=f"{HOST_KAI_LABEL}={HOST_KAI[HOST_KAI_LABEL]}"):
             name = space["metadata"]["name"]
-            of_lab = name == "default" and self.spec.cluster.own  # elsewhere the journal has it
+            of_lab = name == "default" and self.spec.cluster.own  # elsewhere step isolation removes its label
             if of_lab or is_own(space, self.spec.name):
                 cluster.patch("Namespace", name, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
 

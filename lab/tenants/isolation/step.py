@@ -12,7 +12,7 @@ from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.access_review import Permission
-from lab.kube.ownership import refuse_foreign
+from lab.kube.ownership import has_set_label, refuse_foreign
 from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL
 from lab.session.context import LabContext
@@ -34,7 +34,6 @@ from lab.tenants.isolation.checks import (
 _DEFAULT = "default"
 _SETTLE_SECONDS = 120.0
 """After a change of its Config, KAI's operator rewrites webhooks and Deployments, and their pods restart."""
-_CLAIM = "namespace-label"
 _INCOMPLETE = "Isolation between the host's KAI and tenant KAIs is incomplete"
 
 
@@ -86,7 +85,7 @@ class Isolation(LabStep):
             WaitTimeout: the host's binder does not start.
         """
         cluster = ctx.cluster()
-        self._claim(ctx)
+        self._refuse_kai_of_others(ctx)
         refuse_foreign(cluster, self.spec.name, documents := admission_policy.documents(self.spec.name))
         cluster.apply(documents)
         cluster.patch("Namespace", _DEFAULT, {"metadata": {"labels": dict(HOST_KAI)}})
@@ -115,10 +114,9 @@ class Isolation(LabStep):
     def undo(self, ctx: LabContext) -> None:
         cluster = ctx.cluster()
         admission_policy.delete(cluster, self.spec.name)
-        for owned in ctx.journal.owned(_CLAIM):
-            if owned.step == self.id:
-                cluster.patch("Namespace", owned.name, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
-                ctx.journal.released(_CLAIM, owned.name)
+        space = cluster.get("Namespace", _DEFAULT)
+        if space is not None and has_set_label(space, HOST_KAI_LABEL):
+            cluster.patch("Namespace", _DEFAULT, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
 
     def _missing(self, cluster: Cluster) -> tuple[MissingMeasure, ...]:
         snapshot = take(cluster, kinds=KINDS)
@@ -128,17 +126,13 @@ class Isolation(LabStep):
             if not admission_policy.in_force(cluster, name)
         )
 
-    def _claim(self, ctx: LabContext) -> None:
-        """In an existing cluster: require that KAI is the lab's, and record the namespace label that the lab adds."""
-        if self.spec.cluster.own:
-            return
-        if _labels(ctx.cluster(), self.line.namespace).get(OWNER_LABEL) != self.spec.name:
+    def _refuse_kai_of_others(self, ctx: LabContext) -> None:
+        """In an existing cluster, require that KAI is the lab's. Raises LabError."""
+        if not self.spec.cluster.own and _labels(ctx.cluster(), self.line.namespace).get(OWNER_LABEL) != self.spec.name:
             raise LabError(
                 "KAI in this cluster is not the lab's: the lab cannot isolate tenants with a KAI of their own from it",
                 fix="use tenants of mode host-kai, or set scheduler: default in a cluster without KAI",
             )
-        if HOST_KAI_LABEL not in _labels(ctx.cluster(), _DEFAULT):
-            ctx.journal.owns(_CLAIM, _DEFAULT, self.id)
 
 
 def _labels(cluster: Cluster, namespace: str) -> dict[str, Any]:

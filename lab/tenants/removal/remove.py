@@ -291,10 +291,11 @@ class _TenantRemoval:
         for kind in ("ClusterRoleBinding", "ClusterRole"):
             for role in own_roles(self.cluster, kind, name):
                 self.cluster.delete(kind, role["metadata"]["name"])
-        for kind in SYNCED_CLUSTER_WIDE:
-            self.cluster.delete_all(kind, None, labels=f"{MANAGED_BY_LABEL}={marker(name)}")
-        for kind in MARKED:
-            self.cluster.delete_all(kind, None, labels=f"{NODE_LABEL}={name}")
+        synced = dict.fromkeys(SYNCED_CLUSTER_WIDE, f"{MANAGED_BY_LABEL}={marker(name)}")
+        # one by one: few users may delete all at once
+        for kind, labels in {**synced, **dict.fromkeys(MARKED, f"{NODE_LABEL}={name}")}.items():
+            for left in self.cluster.list(kind, labels=labels):
+                self.cluster.delete(kind, left["metadata"]["name"])
 
 
 def _in_parallel(*parts: Callable[[], None]) -> None:

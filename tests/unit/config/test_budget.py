@@ -8,6 +8,8 @@ import pytest
 
 from lab.config import LabSpec, QueueSpec
 from lab.config.budget import queues_budget, with_budget
+from lab.config.loader import check_rules
+from lab.errors import SpecError
 from tests.support.specs import EXISTING, lab_spec
 
 
@@ -90,3 +92,12 @@ def test_budget_of_zero_is_a_limit() -> None:
 def test_spec_is_unchanged(sections: dict[str, Any]) -> None:
     spec = lab_spec(**sections)
     assert with_budget(spec) == spec
+
+
+def test_lab_with_the_budgets_queue_follows_the_rules_and_one_that_names_it_does_not() -> None:
+    """Settings of a running lab are checked with that queue, as before a tenant gets another KAI."""
+    spec = with_budget(lab_spec(cluster=EXISTING, queues=[{"name": "team"}]))
+    check_rules(spec, "a change")
+    top = spec.queues[0].model_copy(update={"priority": 7})
+    with pytest.raises(SpecError, match="is the queue with the lab's budget"):
+        check_rules(spec.model_copy(update={"queues": (top, *spec.queues[1:])}), "a change")

@@ -70,3 +70,10 @@ def test_steps_need_more_than_their_objects() -> None:
     for namespace in ("kai-scheduler", "vcluster-team"):
         assert {f"{verb} secrets in {namespace}" for verb in ("list", "create", "update", "delete")} <= needed
     assert "get secrets login in default" in needed
+    assert "create pods/portforward in vcluster-team" in needed
+    assert "delete priorityclasses.scheduling.k8s.io" not in needed
+    synced = {"sync": {"toHost": {"priorityClasses": {"enabled": True}}}}
+    spec = lab_spec(cluster=EXISTING, tenants=[{**tenants[0], "values": synced}], kai={"manage": "install"})
+    steps = [step for step in cluster_steps(spec, "", False) if isinstance(step, LabStep)]
+    needed = {str(permission) for step in steps for permission in step.permissions()}
+    assert "delete priorityclasses.scheduling.k8s.io" in needed

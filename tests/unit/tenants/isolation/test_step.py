@@ -226,6 +226,7 @@ def test_undo_on_an_existing_cluster_removes_what_the_lab_created(world: LabWorl
     put(world, scene().add(space("default"), space("kai-scheduler", kailab="demo")))
     step = Isolation(on_existing_cluster())
     step.apply(world.ctx)
+    world.api.change("Namespace", "default", metadata=labelled_by("kailab"))
     world.log.clear()
     step.undo(world.ctx)
     assert world.log == [
@@ -233,7 +234,12 @@ def test_undo_on_an_existing_cluster_removes_what_the_lab_created(world: LabWorl
         f"delete {admission_policy.POLICY} {admission_policy.NAME}",
         'patch Namespace default {"metadata": {"labels": {"kailab.dev/kai": null}}}',
     ]
-    assert world.owned("namespace-label") == []
+
+
+def labelled_by(manager: str) -> dict[str, Any]:
+    """Metadata with the label of the host's KAI, and who has set it."""
+    fields = {"f:metadata": {"f:labels": {f"f:{HOST_KAI_LABEL}": {}}}}
+    return {"labels": dict(HOST_KAI), "managedFields": [{"manager": manager, "fieldsV1": fields}]}
 
 
 def test_undo_keeps_a_policy_of_another_owner(world: LabWorld) -> None:
@@ -242,10 +248,14 @@ def test_undo_keeps_a_policy_of_another_owner(world: LabWorld) -> None:
     assert world.log == []
 
 
-def test_existing_label_is_not_owned_by_the_lab(world: LabWorld) -> None:
+def test_label_of_somebody_else_stays(world: LabWorld) -> None:
     put(world, scene().add(space("kai-scheduler", kailab="demo")))
-    Isolation(on_existing_cluster()).apply(world.ctx)
-    assert world.owned("namespace-label") == []
+    world.api.put("Namespace", "default", metadata=labelled_by("kubectl-label"))
+    step = Isolation(on_existing_cluster())
+    step.apply(world.ctx)
+    world.log.clear()
+    step.undo(world.ctx)
+    assert not [line for line in world.log if line.startswith("patch Namespace")]
 
 
 def test_kai_of_another_owner_is_refused(world: LabWorld) -> None:
