@@ -35,6 +35,8 @@ from tests.e2e.scheduling_decisions import decided, refusal
 
 Json = dict[str, Any]
 _SECONDS = 60.0
+_REFUSED = ("queue-api",)
+"""Rules about objects that the API server does not take, although their texts do not say "refuse"."""
 TRUE, FALSE, UNTRIED, UNSAID = "true", "FALSE", "not tried", "unsaid"
 
 
@@ -69,7 +71,7 @@ class Judge:
         file, first, about = manifest.document.file, manifest.document.line(()), str(manifest)
         whole = bool(manifest.kind and manifest.api and manifest.meta.get("name")) and not manifest.document.problem
         message = self.refused(manifest.obj) if whole and self._known(manifest) else None
-        named = [one for one in findings if "refuse" in one.what]
+        named = [one for one in findings if "refuse" in one.what or one.rule in _REFUSED]
         if message and not named:
             yield Row(file, first, about, "(none)", UNSAID, message)
         elif message == "" and not findings:

@@ -167,7 +167,7 @@ ALL: tuple[Invariant, ...] = (
     ),
     Invariant(
         "tenant-nodes",
-        "A tenant with dedicated nodes runs on these alone, and no other pods run there.",
+        "A tenant with dedicated nodes runs on these alone, and no other pods with GPUs or for KAI run there.",
         tenants.own_nodes,
         needs=("Pod", "Node"),
         grace=20,

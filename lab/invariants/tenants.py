@@ -14,6 +14,7 @@ from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import breach
 from lab.kai import lines as kai_lines
+from lab.kai.names import KAI_SCHEDULER
 from lab.objects.fields import labels_of, parts, quantity
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL
 from lab.snapshot.pod_info import PodInfo
@@ -64,7 +65,7 @@ def gpus_apart(state: ClusterState) -> Iterator[Finding]:
 
 
 def own_nodes(state: ClusterState) -> Iterator[Finding]:
-    """A tenant with dedicated nodes runs on these alone, and no other pods run there.
+    """A tenant with dedicated nodes runs on these alone, and no other pods with GPUs or for KAI run there.
 
     Only on the host: inside a tenant its nodes have the label as well, and all pods are its own.
     """
@@ -80,7 +81,7 @@ def own_nodes(state: ClusterState) -> Iterator[Finding]:
             own = ", ".join(sorted(name for name, owner in owners.items() if owner == pod.tenant))
             owner = f", which belongs to tenant {owners[node]}" if owners[node] else ""
             what = f"{pod.title} runs on {node}{owner}, not on its tenant's dedicated nodes ({own})"
-        elif owners[node] and owners[node] != pod.tenant:
+        elif owners[node] and owners[node] != pod.tenant and not _was_there(pod):
             what = f"{pod.title} runs on {node}, which is dedicated to tenant {owners[node]}"
         else:
             continue
@@ -225,6 +226,11 @@ def no_host_kai(state: ClusterState) -> Iterator[Finding]:
 def _owner(state: ClusterState, pod: PodInfo) -> str:
     """The tenant whose scheduler places a pod; empty for the host's."""
     return pod.tenant if pod.tenant in state.own_kai else ""
+
+
+def _was_there(pod: PodInfo) -> bool:
+    """Whether a pod may have been on a node before its tenant: the taint evicts none, and this one takes no GPU."""
+    return not pod.tenant and pod.gpu_role is None and pod.view.scheduler_name != KAI_SCHEDULER
 
 
 def _of_the_node(pod: PodInfo) -> bool:

@@ -131,6 +131,13 @@ def test_other_pod_on_a_dedicated_node(other: Json) -> None:
     assert breach.evidence[0].endswith("Running, on w2")
 
 
+def test_pod_that_was_on_the_node_before_its_tenant_takes_no_gpu() -> None:
+    """Nodes of an existing cluster have pods of others; the taint does not evict them."""
+    assert on_nodes(pod("web", on="w2", scheduler="default-scheduler")) == []
+    (breach,) = on_nodes(pod("train", on="w2", gpus=1, scheduler="default-scheduler"))
+    assert "which is dedicated to tenant ml" in breach.what
+
+
 def test_node_level_pods_are_allowed_on_dedicated_nodes() -> None:
     daemon = pod("plugin", namespace="gpu", on="w2")
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "plugin", "controller": True}]
