@@ -234,6 +234,8 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
         # meanwhile: 50 requests/s for the lifetime of the scheduler (KAI-Scheduler#1945).
         groups = ("PodGroup",) if lab.has_kai and not tenant and not grace else ()
         opened = replace(opened.on(lab.spec), grace=grace, node="" if tenant in own_kai else node, with_pods=groups)
+        if not _shares_gpus(lab, tenant):
+            opened = replace(opened, check=_skip_fractions)
         created.append(opened)
         return opened
 
@@ -243,6 +245,19 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
     with contextlib.ExitStack() as stack:
         for opened in created:
             stack.callback(opened.clear)
+
+
+def _shares_gpus(lab: Lab, tenant: str) -> bool:
+    """Whether the KAI that schedules a tenant's pods, or the host's, admits pods with a part of a GPU."""
+    own = next((one for one in lab.tenants if one.name == tenant and one.mode == "own-kai"), None)
+    return own.gpu_sharing if own else lab.spec.kai.gpu_sharing
+
+
+def _skip_fractions(doc: dict[str, Any]) -> None:
+    """Skip the test if an object's pods ask for a part of a GPU."""
+    pod = (doc.get("spec") or {}).get("template") or doc
+    if PodView.of({**pod, "metadata": {"name": "", **(pod.get("metadata") or {})}}).requests.shares_gpu:
+        pytest.skip("needs GPU sharing, which the lab file has off (gpuSharing: false)")
 
 
 def _probe_lacks(config: pytest.Config, lab: Lab) -> str:

@@ -107,6 +107,8 @@ class WorkloadNamespace:
     runtime_class: str | None = "nvidia"  # of GPU pods; None: the nodes' default runtime injects GPUs
     pull_secrets: tuple[str, ...] = ()  # of all pods
     grace: int = 1  # grace period of removed pods, in seconds
+    check: Callable[[Json], None] = lambda doc: None
+    """Called with each object before it is created: a test is skipped there whose pods the lab cannot run."""
     with_pods: tuple[str, ...] = ()
     """Kinds of the host to delete with the last pods, without waiting for the garbage collector."""
 
@@ -156,6 +158,7 @@ class WorkloadNamespace:
         Retries while the new namespace has no ServiceAccount ``default``, which a busy cluster adds seconds later.
         """
         for pod in pods:
+            self.check(pod)
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
             placed = self.fitted(pod)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 KAI = "0.16.8"
 SCHEDULER = "kai-scheduler/kai-scheduler-default"
 OF_FOUR = "test_consolidation or test_topology or test_placement or test_gangs"
-OF_WHOLE_GPUS = "test_queues or test_gangs or test_kai_pods or test_reclaim or test_preemption"
+OF_WHOLE_GPUS = "test_queues or test_gangs or test_reclaim or test_preemption or test_fractions or test_gpu_memory"
 MIG, SHARED = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"
 OFFERED = ({GPU_RESOURCE: 4}, {GPU_RESOURCE: 4}, {MIG: 7}, {SHARED: 8})
 """What each worker of a cluster with a device plugin offers: whole GPUs, MIG devices, time slices."""
@@ -122,8 +122,9 @@ def test_gpus_of_each_kind_beside_pods_of_others(guest: Guest) -> None:
             f"2 nodes × 4 GPUs, 1 node × 7 {MIG}, 1 node × 8 {SHARED}",
         )
         passed, skipped = run_e2e(guest, OF_WHOLE_GPUS)
-        wanted = {"test_whole_gpu_pod", "test_borrowed_gpus_go_back", "test_gang_waits_for_its_members"}
-        assert wanted <= passed, skipped
+        assert {"test_borrowed_gpus_go_back", "test_gang_waits_for_its_members"} <= passed, skipped
+        assert not {"test_fractions_share_one_gpu", "test_gpu_memory_pod"} & passed
+        assert any("needs GPU sharing" in why for why in skipped)
         assert (cluster.get("Pod", "theirs", SPACE) or {})["metadata"]["uid"] == uid
         assert guest.lab("status", "--json")["ok"]
         guest.down()

@@ -79,6 +79,20 @@ FAILS = """
 """
 
 
+def test_fractions_are_skipped_where_the_lab_file_has_sharing_off(run: Run, lab: FakeLab) -> None:
+    lab.spec = lab.spec.model_copy(update={"kai": lab.spec.kai.model_copy(update={"gpu_sharing": False})})
+    result = run("""
+        from lab.workloads.pods import cpu_pod, fraction_pod
+
+        def test_part(workloads):
+            workloads.submit(fraction_pod("half", fraction=0.5, queue="q"))
+
+        def test_none(workloads):
+            workloads.submit(cpu_pod("cpu", queue="q"))
+    """)
+    result.assert_outcomes(passed=1, skipped=1)
+
+
 def test_namespace_of_a_failed_test_stays_on_request(run: Run, lab: FakeLab) -> None:
     result = run(FAILS, "--lab-keep=failed")
     result.assert_outcomes(failed=1, passed=1)
