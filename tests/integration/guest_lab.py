@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import yaml
 
@@ -92,6 +94,17 @@ class Guest:
 
     def up(self, *words: str, code: int = 0) -> Json:
         return self.lab("up", "--yes", "--json", *words, code=code)
+
+    def e2e(self, expression: str) -> tuple[set[str], list[str]]:
+        """``kailab e2e -k``: the names of the tests that passed, and the reasons of those skipped."""
+        artifacts = self.cli.root / "artifacts"
+        self.cli.env = {key: value for key, value in self.cli.env.items() if not key.startswith("PYTEST_XDIST")}
+        self.cli.env["KAILAB_ARTIFACTS"] = str(artifacts)
+        done = self.cli("e2e", "--name", GUEST, "--require", "kai,gpus", "-k", expression, code=None, timeout=2000)
+        assert done.code == 0, done.out[-6000:]
+        cases = list(ET.parse(artifacts / "junit.xml").iter("testcase"))
+        passed = {re.split(r"[\[@]", str(case.get("name")))[0] for case in cases if not case.findall("skipped")}
+        return passed, [str(skip.get("message")) for case in cases for skip in case.findall("skipped")]
 
     def refused(self, code: int, *words: str) -> str:
         """``kailab up`` ends with this code; returns the error as text."""

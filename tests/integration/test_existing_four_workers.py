@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -54,24 +52,12 @@ def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
     assert gpus_of(stranger) == nodes
 
 
-def run_e2e(guest: Guest, expression: str) -> tuple[set[str], list[str]]:
-    """``kailab e2e -k``: the names of the tests that passed, and the reasons of those skipped."""
-    artifacts = guest.cli.root / "artifacts"
-    guest.cli.env = {key: value for key, value in guest.cli.env.items() if not key.startswith("PYTEST_XDIST")}
-    guest.cli.env["KAILAB_ARTIFACTS"] = str(artifacts)
-    done = guest.cli("e2e", "--name", GUEST, "--require", "kai,gpus", "-k", expression, code=None, timeout=2000)
-    assert done.code == 0, done.out[-6000:]
-    cases = list(ET.parse(artifacts / "junit.xml").iter("testcase"))
-    passed = {re.split(r"[\[@]", str(case.get("name")))[0] for case in cases if not case.findall("skipped")}
-    return passed, [str(skip.get("message")) for case in cases for skip in case.findall("skipped")]
-
-
 def test_suites_that_need_four_nodes(cli: Cli, stranger: Stranger) -> None:
     """With those that change KAI's scheduler, which then has another ReplicaSet."""
     guest, before = Guest(cli, stranger), objects_in(stranger.cluster)
     guest.write(**simulated(guest.stranger, 2, exclusive=True))
     guest.up()
-    passed, skipped = run_e2e(guest, OF_FOUR)
+    passed, skipped = guest.e2e(OF_FOUR)
     wanted = {
         "test_fragmented_gpus_are_consolidated",
         "test_gang_stays_within_one_rack",
@@ -121,7 +107,7 @@ def test_gpus_of_each_kind_beside_pods_of_others(guest: Guest) -> None:
             "present",
             f"2 nodes × 4 GPUs, 1 node × 7 {MIG}, 1 node × 8 {SHARED}",
         )
-        passed, skipped = run_e2e(guest, OF_WHOLE_GPUS)
+        passed, skipped = guest.e2e(OF_WHOLE_GPUS)
         assert {"test_borrowed_gpus_go_back", "test_gang_waits_for_its_members"} <= passed, skipped
         assert not {"test_fractions_share_one_gpu", "test_gpu_memory_pod"} & passed
         assert any("needs GPU sharing" in why for why in skipped)

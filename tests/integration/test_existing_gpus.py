@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -91,20 +90,13 @@ def test_kailab_e2e_has_an_exclusive_cluster_with_nodes_of_8_gpus(guest: Guest) 
     guest.up()
     top = guest.stranger.cluster.get("Queue", GUEST) or {}
     assert top["spec"]["resources"]["gpu"] == {"quota": 16, "limit": 16, "overQuotaWeight": 1}
-    artifacts = guest.cli.root / "artifacts"
-    guest.cli.env = {key: value for key, value in guest.cli.env.items() if not key.startswith("PYTEST_XDIST")}
-    guest.cli.env["KAILAB_ARTIFACTS"] = str(artifacts)
-    done = guest.cli("e2e", "--name", GUEST, "--require", "kai,gpus", "-k", DISTURBING, code=None, timeout=2000)
-    assert done.code == 0, done.out[-6000:]
-    cases = list(ET.parse(artifacts / "junit.xml").iter("testcase"))
-    passed = {str(case.get("name")).partition("[")[0] for case in cases if not len(case.findall("skipped"))}
+    passed, reasons = guest.e2e(DISTURBING)
     assert passed >= {
         "test_killed_component_loses_no_pod",
         "test_pods_of_a_drained_node_come_back_elsewhere",
         "test_non_preemptible_work_is_not_preempted",
         "test_pods_are_packed_onto_one_node",
     }
-    reasons = [str(skip.get("message")) for case in cases for skip in case.findall("skipped")]
     assert not [why for why in reasons if "disturbs others" in why or "needs quota" in why]
     assert guest.lab("status", "--json")["ok"]
     guest.down()
