@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import LabError, Leftovers, StepFailed
+from lab.errors import LabError, Leftovers, WaitTimeout
 from lab.gpu.simulated.assigner import namespace
 from lab.kai.names import GPU_RESOURCE
 from lab.tools.container import ContainerEngine
@@ -116,7 +116,7 @@ def test_registry_with_a_login(guest: Guest, tmp_path: Path) -> None:
         lab = simulated(stranger, 2)
         lab["supply"] = {"mirrors": {"registry.kailab.dev": registry}}
         guest.write(**lab)
-        assert "401" in guest.refused(StepFailed.exit_code)
+        assert "pull access denied" in guest.refused(WaitTimeout.exit_code)
         guest.down()
         stranger.secret("it-login", {registry: local_registry.LOGIN})
         lab["supply"]["pullSecrets"] = ["it-login"]
