@@ -24,6 +24,7 @@ from scripts.scenarios.manifests import (
     sized,
 )
 from scripts.scenarios.model import Scenario
+from scripts.scenarios.node_cases import LOST_NODES
 from scripts.scenarios.rare_cases import RARE
 from scripts.scenarios.scheduling_cases import GROUPS, NODES
 from scripts.scenarios.tenant_cases import TENANTS
@@ -285,6 +286,7 @@ SCENARIOS = (
     *NODES,
     *KAI,
     *RARE,
+    *LOST_NODES,
     *TENANTS,
     *VERSIONS,
 )

@@ -48,7 +48,8 @@ def kai_of(cluster: Cluster) -> KaiInstallation:
     return kai
 
 
-def _scale(cluster: Cluster, name: str, namespace: str, replicas: int) -> None:
+def scale(cluster: Cluster, name: str, namespace: str, replicas: int) -> None:
+    """Scale a Deployment, and wait until its pods are Ready or gone; nothing without the Deployment."""
     if cluster.get("Deployment", name, namespace) is None:
         return
     cluster.patch("Deployment", name, {"spec": {"replicas": replicas}}, namespace)
@@ -74,12 +75,12 @@ class ScaledDown:
     def do(self, cluster: Cluster) -> None:
         kai = kai_of(cluster)
         for name in (_OPERATOR, self.deployment):
-            _scale(cluster, name, kai.namespace, 0)
+            scale(cluster, name, kai.namespace, 0)
 
     def undo(self, cluster: Cluster) -> None:
         kai = kai_of(cluster)
         for name in (self.deployment, _OPERATOR):
-            _scale(cluster, name, kai.namespace, 1)
+            scale(cluster, name, kai.namespace, 1)
 
 
 @dataclass(frozen=True)

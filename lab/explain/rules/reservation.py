@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from lab.explain.component_messages import of_event
 from lab.explain.pod_context import PodContext
-from lab.explain.rule import BOUND, STARTED, UNBOUND, WAITING, rule
+from lab.explain.rule import ALIVE, BOUND, STARTED, UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.kai.names import CONFIGMAP_ANNOTATION, RESERVATION_APP
 from lab.objects.views import ContainerView
@@ -108,9 +108,8 @@ def reservation_nvml(ctx: PodContext) -> Finding | None:
 
 @rule(
     "shared.reservation-no-gpu",
-    WAITING,
+    ALIVE,
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; observed after a node's restart",
-    read_only="needs a node that restarts with reservation pods",
 )
 def reservation_no_gpu(ctx: PodContext) -> Finding | None:
     """The node gave the reservation pod no GPU: it remains as Failed, and KAI and the kubelet disagree on GPUs."""
@@ -166,7 +165,7 @@ def reservation_missing(ctx: PodContext) -> Finding | None:
         return None
     held = {group for r in ctx.reservations if not r.ended for group in r.gpu_groups}
     bare = sorted(set(ctx.pod.gpu_groups) - held)
-    if not bare:
+    if not bare or any(r.phase == "Failed" for r in ctx.reservations):
         return None
     return Finding(
         f"no reservation pod holds the GPU that {ctx.title} shares: KAI's binder will delete the pod",

@@ -28,7 +28,7 @@ def _unsynced(ctx: PodContext) -> SyncedCounterpart | None:
     return counterpart if counterpart and counterpart.side == "host" and counterpart.obj is None else None
 
 
-@rule("tenant.not-synced", UNBOUND, _SYNCER, read_only="needs a syncer that stops without an event")
+@rule("tenant.not-synced", UNBOUND, _SYNCER)
 def not_synced(ctx: PodContext) -> Finding | None:
     """The host does not have the pod, and nothing refused it."""
     host = _unsynced(ctx)
@@ -80,7 +80,6 @@ def queue_only_on_host(ctx: PodContext) -> Finding | None:
     "tenant.node-not-synced",
     UNBOUND,
     f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant",
-    read_only="needs a tenant with dedicated nodes whose pods leave them",
 )
 def node_not_synced(ctx: PodContext) -> Finding | None:
     """The tenant does not have the node to which the host bound the pod."""
@@ -100,7 +99,6 @@ def node_not_synced(ctx: PodContext) -> Finding | None:
     "tenant.class-blanked",
     UNBOUND,
     "vCluster 0.36.1, pods/translate/translator.go: blanked without sync.fromHost.priorityClasses",
-    read_only="needs a tenant without sync.fromHost.priorityClasses",
 )
 def class_blanked(ctx: PodContext) -> Finding | None:
     """The priority class did not reach the host; KAI then chooses the class by the pod's kind."""
@@ -198,7 +196,6 @@ def host_deleting(ctx: PodContext) -> Finding | None:
     BOUND,
     "vCluster copies the status from the host",
     general=True,
-    read_only="lasts less than a second",
 )
 def status_behind(ctx: PodContext) -> Finding | None:
     """The pod is Ready on the host, and not yet in the tenant."""
