@@ -76,11 +76,7 @@ def queue_only_on_host(ctx: PodContext) -> Finding | None:
     return _wrong_side(ctx, f"on the host only, and tenant {host.tenant} has its own KAI", "in the tenant")
 
 
-@rule(
-    "tenant.node-not-synced",
-    UNBOUND,
-    f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant",
-)
+@rule("tenant.node-not-synced", UNBOUND, f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant")
 def node_not_synced(ctx: PodContext) -> Finding | None:
     """The tenant does not have the node to which the host bound the pod."""
     host = _host_pod(ctx)
@@ -120,7 +116,6 @@ def class_blanked(ctx: PodContext) -> Finding | None:
     "tenant.two-kais",
     WAITING,
     "measured: the host's webhook mutates the synced pod again; pod-group-name comes back from the host",
-    read_only="needs an own-kai tenant without the lab's measures",
 )
 def two_kais(ctx: PodContext) -> Finding | None:
     """The host's KAI interferes with a tenant that has its own: fractions never start, or its binder deletes them."""
@@ -191,12 +186,7 @@ def host_deleting(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "tenant.status-behind",
-    BOUND,
-    "vCluster copies the status from the host",
-    general=True,
-)
+@rule("tenant.status-behind", BOUND, "vCluster copies the status from the host", general=True)
 def status_behind(ctx: PodContext) -> Finding | None:
     """The pod is Ready on the host, and not yet in the tenant."""
     pod = _host_pod(ctx)
