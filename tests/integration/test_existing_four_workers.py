@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 KAI = "0.16.8"
 SCHEDULER = "kai-scheduler/kai-scheduler-default"
 OF_FOUR = "test_consolidation or test_topology or test_placement or test_gangs"
-OF_WHOLE_GPUS = "test_queues or test_gangs or test_reclaim or test_preemption or test_fractions or test_gpu_memory"
+OF_WHOLE_GPUS = "test_queues or test_gangs or test_reclaim or test_preemption"
 MIG, SHARED = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"
 OFFERED = ({GPU_RESOURCE: 4}, {GPU_RESOURCE: 4}, {MIG: 7}, {SHARED: 8})
 """What each worker of a cluster with a device plugin offers: whole GPUs, MIG devices, time slices."""
@@ -93,7 +93,7 @@ def offered(stranger: Stranger) -> Iterator[None]:
 def test_gpus_of_each_kind_beside_pods_of_others(guest: Guest) -> None:
     """Each resource counts as what it is; the suites stay within the budget, and the others keep their GPUs."""
     cluster = guest.stranger.cluster
-    guest.write(kai={"manage": "adopt", "gpuSharing": False}, budget={"gpus": 4}, supply=MIRRORED)
+    guest.write(budget={"gpus": 4}, supply=MIRRORED)
     with offered(guest.stranger):
         theirs = cpu_pod("theirs", namespace=SPACE, scheduler=None)
         theirs["spec"]["containers"][0]["resources"] = {"limits": {GPU_RESOURCE: 3}}
@@ -109,8 +109,6 @@ def test_gpus_of_each_kind_beside_pods_of_others(guest: Guest) -> None:
         )
         passed, skipped = guest.e2e(OF_WHOLE_GPUS)
         assert {"test_borrowed_gpus_go_back", "test_gang_waits_for_its_members"} <= passed, skipped
-        assert not {"test_fractions_share_one_gpu", "test_gpu_memory_pod"} & passed
-        assert any("needs GPU sharing" in why for why in skipped)
         assert (cluster.get("Pod", "theirs", SPACE) or {})["metadata"]["uid"] == uid
         assert guest.lab("status", "--json")["ok"]
         guest.down()
