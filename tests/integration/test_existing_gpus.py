@@ -102,6 +102,7 @@ def test_kailab_e2e_has_an_exclusive_cluster_with_nodes_of_8_gpus(guest: Guest) 
     guest.down()
 
 
+@pytest.mark.long
 def test_registry_with_a_login(guest: Guest, tmp_path: Path) -> None:
     """The nodes pull with the lab's pull secret; without it they do not, and the lab says why."""
     stranger, supply = guest.stranger, guest.stranger.supply
