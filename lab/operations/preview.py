@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.config import LabSpec
 from lab.engine.step import Observed, State
 from lab.errors import LabError, NotPermitted, Unavailable
-from lab.kube import Cluster
 from lab.kube.access_review import DryRun, Permission, dry_run, for_documents, missing, role
 from lab.operations.planning import Plan, images_of_charts
 from lab.session.lab import Lab
@@ -81,11 +79,12 @@ class Preview:
             )
 
 
-def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed], *, read_charts: bool = False) -> Preview | None:
+def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed], *, before_up: bool = False) -> Preview | None:
     """Ask an existing cluster about the steps of a plan that are not ready; None for a cluster of the lab's own.
 
-    Reads, and writes reviews and dry runs only; with ``read_charts`` it brings the charts to this machine first, to
-    know what is in them. Raises ApiFailed, and LabError where a chart cannot be brought or rendered.
+    Reads, and writes reviews and dry runs only. ``before_up`` brings the charts to this machine first, to know what is
+    in them, and leaves out what only a plan shows: the suites' permissions, and the roles. Raises ApiFailed, and
+    LabError where a chart cannot be brought or rendered.
     """
     if lab.spec.cluster.own:
         return None
@@ -93,34 +92,28 @@ def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed], *, read_charts: 
     found = inventory(cluster)
     todo = [s for s in plan.steps if seen[s.id].state is not State.READY and isinstance(s, LabStep)]
     supply, charts = lab.session.supply, sorted({chart for step in todo for chart in step.charts()})
-    for name, version in charts if read_charts else ():
+    for name, version in charts if before_up else ():
         supply.chart(name, version)
     unread = tuple(f"{name} {version}" for name, version in charts if not supply.at_hand("chart", name, version))
     docs = [doc for step in todo for doc in step.creates(lab.context(step.id))]
-    lacking, of_tests = _missing(cluster, lab.spec, docs, [one for step in todo for one in step.permissions()])
+    # one question suffices for an administrator
+    restricted = bool(todo or not before_up) and bool(missing(cluster, [_EVERYTHING]))
+    further = [one for step in todo for one in step.permissions()]
+    lacking = missing(cluster, [*for_documents(cluster, docs), *further]) if restricted else ()
     tried = DryRun((), ()) if lacking else dry_run(cluster, docs)
+    of_tests = missing(cluster, of_suites(lab.spec)) if restricted and not before_up else ()
     name = f"kailab-{lab.spec.name}"
-    roles = (*role(cluster, lacking, name, docs), *role(cluster, of_tests, f"{name}-suites"))
+    roles: tuple[Json, ...] = ()
+    if not before_up:
+        roles = (*role(cluster, lacking, name, docs), *role(cluster, of_tests, f"{name}-suites"))
     mirrors = lab.spec.supply.mirrors
     probe = pulled_from(pods.IMAGE, mirrors)
     wanted = [*(mirrored(image, mirrors) for image in images_of_charts(lab.spec)), probe]
     images = pulled_images(cluster, lab.spec, wanted)
-    of_suites = {probe: images.pop(probe)}
-    return Preview(found, tuple(map(_title, docs)), unread, lacking, of_tests, roles, tried, images, of_suites)
+    of_pods = {probe: images.pop(probe)}
+    return Preview(found, tuple(map(_title, docs)), unread, lacking, of_tests, roles, tried, images, of_pods)
 
 
 def _title(doc: Json) -> str:
     meta = doc["metadata"]
     return f"{doc['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
-
-
-def _missing(
-    cluster: Cluster, spec: LabSpec, docs: list[Json], more: list[Permission]
-) -> tuple[tuple[Permission, ...], tuple[Permission, ...]]:
-    """What the user lacks of what ``docs`` need and of ``more``, and of what the suites need.
-
-    One question suffices for an administrator.
-    """
-    if not missing(cluster, [_EVERYTHING]):
-        return (), ()
-    return missing(cluster, [*for_documents(cluster, docs), *more]), missing(cluster, of_suites(spec))

@@ -84,7 +84,7 @@ def _refuse_cluster(lab: Lab, plan: Plan, means: str) -> None:
     """Raise NotPermitted or LabError for an existing cluster before anything is made there."""
     if lab.spec.cluster.own:
         return
-    found = preview(lab, plan, observe(lab, plan.steps), read_charts=True)
+    found = preview(lab, plan, observe(lab, plan.steps), before_up=True)
     context = lab.spec.cluster.context
     if found is not None and found.production and means != context:
         raise NotPermitted(

@@ -253,6 +253,6 @@ def test_charts_that_are_not_here_are_named_and_read_before_anything_is_made(
     found = preview(lab, plan, seen)
     assert found is not None
     assert (found.unread, brought) == (("kai-scheduler v0.16.8",), [])
-    found = preview(lab, plan, seen, read_charts=True)
+    found = preview(lab, plan, seen, before_up=True)
     assert found is not None
     assert (found.unread, brought) == ((), [("kai-scheduler", "v0.16.8")])
