@@ -66,6 +66,11 @@ def scale(cluster: Cluster, name: str, namespace: str, replicas: int) -> None:
     )
 
 
+def run_on(node: str, script: str) -> None:
+    """Run a shell script in the container of a node."""
+    ContainerEngine(HostRunner()).exec(node, ["sh", "-c", script], timeout=SECONDS)
+
+
 @dataclass(frozen=True)
 class ScaledDown:
     """One of KAI's Deployments scaled to 0, and the operator too, which would scale it up again."""
@@ -301,9 +306,8 @@ class OnNodes:
         return [name for name in names if (name in workers) != self.control_plane]
 
     def _run(self, cluster: Cluster, script: str) -> None:
-        engine = ContainerEngine(HostRunner())
         for name in self._nodes(cluster):
-            engine.exec(name, ["sh", "-c", script], timeout=SECONDS)
+            run_on(name, script)
 
     def _wait(self, cluster: Cluster, *, ready: bool) -> None:
         names = set(self._nodes(cluster))

@@ -9,7 +9,7 @@ from lab.kube.readiness import is_ready
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from lab.workloads.pods import cpu_pod
-from scripts.scenarios.cluster_changes import SECONDS, NodeWithoutKubelet, ScaledDown, kai_of, scale
+from scripts.scenarios.cluster_changes import SECONDS, NodeWithoutKubelet, ScaledDown, kai_of, run_on, scale
 from scripts.scenarios.manifests import cpu, half, main, one, over
 from scripts.scenarios.model import Scenario, Setting
 from scripts.scenarios.scheduling_cases import on_fake
@@ -50,11 +50,11 @@ class NodeShutDown:
     space: str
 
     def do(self, cluster: Cluster) -> None:
-        _on(_node_of(cluster, self.space), _SHUTDOWN)
+        run_on(_node_of(cluster, self.space), _SHUTDOWN)
 
     def undo(self, cluster: Cluster) -> None:
         for node in cluster.list("Node"):
-            _on(node["metadata"]["name"], _NO_SHUTDOWN)
+            run_on(node["metadata"]["name"], _NO_SHUTDOWN)
         cluster.wait("Node", _all_ready, timeout=SECONDS, what="all nodes are Ready")
 
 
@@ -99,10 +99,6 @@ def _node_of(cluster: Cluster, space: str) -> str:
 
 def _all_ready(nodes: list[Json]) -> bool:
     return all(map(is_ready, nodes))
-
-
-def _on(node: str, script: str) -> None:
-    ContainerEngine(HostRunner()).exec(node, ["sh", "-c", script], timeout=SECONDS)
 
 
 _SHUTDOWN = (

@@ -165,9 +165,9 @@ def _host_kai(value: str | None) -> Json:
     return {"metadata": {"labels": {HOST_KAI_LABEL: value}}}
 
 
-def _class(kind: str, group: str, **more: Any) -> Json:
-    """A class that only the tenant has."""
-    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "s-own"}, **more}
+def _own_class() -> Json:
+    """A priority class that only the tenant has."""
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "s-own"}, "value": 60}
 
 
 TENANTS = (
@@ -199,7 +199,7 @@ TENANTS = (
         "nodes.cpu",
         one(lambda s: over(sized(s, cpu="1000"), {"spec": {"priorityClassName": "s-own"}})),
         tenant="host-kai",
-        inside=one(lambda s: _class("PriorityClass", "scheduling.k8s.io", value=60)),
+        inside=one(lambda s: _own_class()),
         changes=(TenantSettings({"sync": {"fromHost": {"priorityClasses": {"enabled": False}}}}),),
         also=("tenant.class-blanked",),
     ),

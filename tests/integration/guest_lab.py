@@ -15,6 +15,7 @@ import yaml
 from lab.watch.manifests import LOCAL_IMAGE
 from tests.integration.conftest import Cli
 from tests.integration.strangers_cluster import MIRROR, READER, SECRET, Stranger
+from tests.support.cluster_objects import changes, objects_in
 from tests.support.killed import Killable
 
 GUEST = "it-guest"
@@ -42,6 +43,16 @@ def gpus_of(stranger: Stranger) -> dict[str, list[Any]]:
         name: [node["metadata"]["labels"], *(sorted(node["status"][key]) for key in ("capacity", "allocatable"))]
         for name, node in nodes.items()
     }
+
+
+@contextmanager
+def left_as_found(cli: Cli, stranger: Stranger) -> Iterator[None]:
+    """Remove the lab at the end; the cluster must then be as it was, node status included."""
+    before, nodes = objects_in(stranger.cluster), gpus_of(stranger)
+    yield
+    cli("down", "--name", GUEST, code=None)
+    assert changes(before, objects_in(stranger.cluster)) == []
+    assert gpus_of(stranger) == nodes
 
 
 class Guest:

@@ -24,6 +24,7 @@ from lab.supply import Supply
 from lab.supply.bundle import installed
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
+from lab.watch.manifests import LOCAL_IMAGE
 from tests.integration.conftest import lacking
 
 MIRROR, SECRET = "mirror.example:5000", "it-pull"
@@ -301,6 +302,19 @@ def strangers_cluster(
         run.run([kind, "delete", "cluster", "--name", name, "--kubeconfig", stranger.kubeconfig], check=False)
         run.run([*empty, "/v", "-mindepth", "1", "-delete"], check=False)
         run.run(["docker", "network", "rm", name], check=False)  # kind leaves it
+
+
+@contextmanager
+def cluster_without_gpus(name: str, folder: Path, kai: str, *, workers: int = 2) -> Iterator[Stranger]:
+    """One with KAI and workloads, whose nodes have kailab's images by the name of a mirror."""
+    needs_kai(kai)
+    with strangers_cluster(name, folder, workers=workers) as stranger:
+        # it has no RuntimeClass nvidia, which KAI would give to pods with a part of a GPU
+        stranger.install_kai(kai, "admission.gpuFractionRuntimeClassName=")
+        stranger.mirror(MIRROR, PROBE, LOCAL_IMAGE)
+        stranger.work()
+        stranger.secret(SECRET)
+        yield stranger
 
 
 def node_image(run: HostRunner) -> str:

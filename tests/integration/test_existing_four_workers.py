@@ -10,11 +10,10 @@ import pytest
 from lab.errors import LabError
 from lab.kai.names import GPU_RESOURCE
 from lab.kube.readiness import is_ready
-from lab.watch.manifests import LOCAL_IMAGE
 from lab.workloads.pods import cpu_pod
 from tests.integration.conftest import Cli
-from tests.integration.guest_lab import GUEST, Guest, gpus_of, simulated
-from tests.integration.strangers_cluster import MIRROR, PROBE, SECRET, SPACE, Stranger, needs_kai, strangers_cluster
+from tests.integration.guest_lab import GUEST, Guest, gpus_of, left_as_found, simulated
+from tests.integration.strangers_cluster import MIRROR, SECRET, SPACE, Stranger, cluster_without_gpus
 from tests.support.cluster_objects import changes, objects_in
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
@@ -33,23 +32,15 @@ MIRRORED = {"mirrors": {"registry.kailab.dev": MIRROR}, "pullSecrets": [SECRET]}
 @pytest.fixture(scope="module")
 def stranger(engine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
     """A cluster with KAI and workloads. Its nodes have kailab's images by the name of a mirror."""
-    needs_kai(KAI)
-    with strangers_cluster("it-four", tmp_path_factory.mktemp("four"), workers=4) as found:
-        found.install_kai(KAI, "admission.gpuFractionRuntimeClassName=")
-        found.mirror(MIRROR, PROBE, LOCAL_IMAGE)
-        found.work()
-        found.secret(SECRET)
+    with cluster_without_gpus("it-four", tmp_path_factory.mktemp("four"), KAI, workers=4) as found:
         yield found
 
 
 @pytest.fixture
 def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
     """A guest; at the end the cluster must be as it was, node status included."""
-    before, nodes = objects_in(stranger.cluster), gpus_of(stranger)
-    yield Guest(cli, stranger)
-    cli("down", "--name", GUEST, code=None)
-    assert changes(before, objects_in(stranger.cluster)) == []
-    assert gpus_of(stranger) == nodes
+    with left_as_found(cli, stranger):
+        yield Guest(cli, stranger)
 
 
 def test_suites_that_need_four_nodes(cli: Cli, stranger: Stranger) -> None:

@@ -17,8 +17,8 @@ from lab.watch.manifests import LOCAL_IMAGE
 from lab.workloads.pods import gpu_pod
 from tests.integration import local_registry
 from tests.integration.conftest import SIGKILL, Cli, at_start_of, run_suites
-from tests.integration.guest_lab import GUEST, Guest, gpus_of, simulated
-from tests.integration.strangers_cluster import MIRROR, PROBE, SECRET, SPACE, Stranger, needs_kai, strangers_cluster
+from tests.integration.guest_lab import GUEST, Guest, left_as_found, simulated
+from tests.integration.strangers_cluster import MIRROR, PROBE, SECRET, SPACE, Stranger, cluster_without_gpus
 from tests.support.cluster_objects import changes, objects_in
 
 KAI = "0.16.8"
@@ -32,26 +32,17 @@ Json = dict[str, Any]
 @pytest.fixture(scope="module")
 def stranger(engine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
     """A cluster with KAI and workloads, and without GPUs. Its nodes have kailab's images by the name of a mirror."""
-    needs_kai(KAI)
-    with strangers_cluster("it-plain", tmp_path_factory.mktemp("plain")) as found:
-        # without GPUs the cluster has no RuntimeClass nvidia, which KAI would give to pods with a part of a GPU
-        found.install_kai(KAI, "admission.gpuFractionRuntimeClassName=")
-        found.mirror(MIRROR, PROBE, LOCAL_IMAGE)
-        found.work()
-        found.secret(SECRET)
+    with cluster_without_gpus("it-plain", tmp_path_factory.mktemp("plain"), KAI) as found:
         yield found
 
 
 @pytest.fixture
 def guest(cli: Cli, stranger: Stranger) -> Iterator[Guest]:
     """A lab with two simulated GPUs on each worker; at the end the cluster must be as it was, node status included."""
-    before, nodes = objects_in(stranger.cluster), gpus_of(stranger)
-    made = Guest(cli, stranger)
-    made.write(**simulated(stranger, 2))
-    yield made
-    cli("down", "--name", GUEST, code=None)
-    assert changes(before, objects_in(stranger.cluster)) == []
-    assert gpus_of(stranger) == nodes
+    with left_as_found(cli, stranger):
+        made = Guest(cli, stranger)
+        made.write(**simulated(stranger, 2))
+        yield made
 
 
 @pytest.mark.timeout(1800)

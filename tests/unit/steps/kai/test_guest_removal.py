@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,16 +11,24 @@ from lab.errors import StepFailed
 from lab.steps.kai.step import NAMESPACE, Kai
 from tests.support.fakes import FakeRunner
 from tests.support.kai_install import RENDERED, come_up, kai_world
+from tests.support.lab_world import LabWorld
 from tests.support.specs import EXISTING
 
 
-def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: FakeRunner, tmp_path: Path) -> None:
+def installed(runner: FakeRunner, tmp_path: Path, *crds: str) -> tuple[LabWorld, Any]:
+    """KAI of the lab in an existing cluster that had these CRDs, and the command that installed it."""
     world = kai_world(runner, tmp_path, cluster=EXISTING)
-    world.api.put("CustomResourceDefinition", "queues.scheduling.run.ai")
+    for name in crds:
+        world.api.put("CustomResourceDefinition", name)
     upgrade = world.helm("upgrade")
     world.helm("template", out=RENDERED)
     come_up(world)
     Kai(world.spec).apply(world.ctx)
+    return world, upgrade
+
+
+def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: FakeRunner, tmp_path: Path) -> None:
+    world, upgrade = installed(runner, tmp_path, "queues.scheduling.run.ai")
     where = ("--kubeconfig", "/lab/kubeconfig", "--kube-context", "kind-kailab-demo")
     assert upgrade.calls[0].argv[-4:] == where, "the lab's copy, not the file of the user"
     assert world.owned("crd") == ["configs.kai.scheduler"]
@@ -45,11 +54,7 @@ def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: Fak
 
 
 def test_undo_keeps_kai_while_others_have_queues(runner: FakeRunner, tmp_path: Path) -> None:
-    world = kai_world(runner, tmp_path, cluster=EXISTING)
-    world.helm("upgrade")
-    world.helm("template", out=RENDERED)
-    come_up(world)
-    Kai(world.spec).apply(world.ctx)
+    world, _ = installed(runner, tmp_path)
     for name in ("default-parent-queue", "default-queue"):  # of the chart
         world.api.put("Queue", name)
     world.api.put("Queue", "mine", metadata={"labels": {"kailab": "demo"}})
@@ -67,11 +72,7 @@ def test_undo_keeps_kai_while_others_have_queues(runner: FakeRunner, tmp_path: P
 
 
 def test_undo_leaves_kai_whose_namespace_lost_the_label(runner: FakeRunner, tmp_path: Path) -> None:
-    world = kai_world(runner, tmp_path, cluster=EXISTING)
-    world.helm("upgrade")
-    world.helm("template", out=RENDERED)
-    come_up(world)
-    Kai(world.spec).apply(world.ctx)
+    world, _ = installed(runner, tmp_path)
     world.api.put("Queue", "theirs", metadata={"labels": {"kailab": "other"}})
     crd = world.owned("crd")[0]
     world.api.put("CustomResourceDefinition", crd, metadata={"labels": {"kailab": "demo"}})
