@@ -13,6 +13,9 @@ from lab.paths import suites
 _PYTEST = {"pytest": "pytest"}
 _PLUGINS = {"pytest_timeout": "pytest-timeout", "xdist": "pytest-xdist"}
 _EXTRA = "'kailab-cli[test]'"
+_QUIET = "ignore:This process:DeprecationWarning:sh"
+"""sh forks while kubernetes' threads run, of which Python 3.12 and newer warn; the child only executes a program."""
+
 _PARALLEL = ("--timeout", "300", "-n", "2", "--dist", "loadgroup")
 
 
@@ -22,7 +25,7 @@ def pytest_command() -> list[str | Path]:
     folder = suites()
     if folder is None:
         raise HostNotReady("this installation of kailab has no suites", fix=_install())
-    command: list[str | Path] = [sys.executable, "-m", "pytest", folder]
+    command: list[str | Path] = [sys.executable, "-m", "pytest", folder, "-W", _QUIET]
     if folder.name == "suites":  # in a wheel: pytest would use the settings of a project that the environment is in
         command += ["-c", os.devnull, f"--rootdir={folder}", "-p", "no:cacheprovider"]
     return command

@@ -137,6 +137,14 @@ def _folder(paths: LabPaths) -> Path:
     return paths.root / "processes"
 
 
+def _command() -> str:
+    """The command line of this process, as the user knows it."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # its own command line is only "-c"
+        return f"pytest, worker {worker}"
+    program = Path(sys.argv[0])
+    return shlex.join([program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]])
+
+
 def _record(lab: str) -> Journal:
     """This process's record for a lab, created and locked at the first call."""
     folder = _folder(LabPaths(lab))
@@ -149,9 +157,6 @@ def _record(lab: str) -> Journal:
             record = Journal(folder / f"{host}-{os.getpid()}-{secrets.token_hex(3)}.jsonl")
             if os.fstat(_held.enter_context(file_lock(record.path, exclusive=True))).st_nlink:
                 break  # otherwise another process took the new file, not yet locked, for that of an ended process
-        program = Path(sys.argv[0])
-        name = program.parent.name if program.name == "__main__.py" else program.name
-        command = shlex.join([name, *sys.argv[1:]])
-        record.owns(PROCESS, record.path.stem, command[:200], pid=str(os.getpid()), host=platform.node())
+        record.owns(PROCESS, record.path.stem, _command()[:200], pid=str(os.getpid()), host=platform.node())
         _records[folder] = record
         return record

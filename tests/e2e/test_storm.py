@@ -32,9 +32,11 @@ AT_ONCE = 16
 """Connections that submit in parallel."""
 
 MIXED = 100
+EACH = 25
+"""Pods of the mixed storm: this many for each GPU, and at most ``MIXED``. One GPU runs about two at a time."""
 WAVES = 4
-STEP = 20
-"""Number of further pods of the mixed storm that must end within each ``WAIT``."""
+STEPS = 5
+"""Parts of the mixed storm; each must end within ``WAIT``."""
 
 Json = dict[str, Any]
 
@@ -118,25 +120,28 @@ def test_those_that_do_not_fit_run_when_others_have_gone(storm: WorkloadNamespac
 
 @on_gpus()
 def test_a_hundred_mixed_fractions_at_once(
-    storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
+    storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...], lab: Lab
 ) -> None:
     """Tenths of a GPU from 1 to 9, as fractions and as MiB; each ends by itself, so that the storm drains in waves."""
-    submit_at_once(storm, [finishing(pod, 1 + number % 2) for number, pod in enumerate(mixed(queue, gpu_nodes))])
+    total = min(MIXED, EACH * gpu_total(lab))
+    requested = mixed(total, queue, gpu_nodes)
+    submit_at_once(storm, [finishing(pod, 1 + number % 2) for number, pod in enumerate(requested)])
     pods: list[PodView] = []
-    for count in range(STEP, MIXED + 1, STEP):
-        pods = wait_for(storm, MIXED, count, f"{count} of {MIXED} pods have ended", ended=True)
+    for step in range(1, STEPS + 1):
+        count = total * step // STEPS
+        pods = wait_for(storm, total, count, f"{count} of {total} pods have ended", ended=True)
     assert all(pod.node and pod.received_resource_type == "Fraction" for pod in pods)
     assert {pod.requests.fraction is None for pod in pods} == {True, False}
 
 
-def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
-    """A hundred pods of all sizes; every third requests MiB if the nodes report GPU memory.
+def mixed(total: int, queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
+    """Pods of all sizes; every third requests MiB if the nodes report GPU memory.
 
     None is preemptible: KAI's consolidation moves a pod by deleting it (seen with 0.16.8), and nothing creates a pod
     without an owner again.
     """
     memory = min((node.gpu_memory or 0 for node in nodes), default=0)
-    for number in range(MIXED):
+    for number in range(total):
         tenths, name = number % 9 + 1, f"mixed-{number:02}"
         if memory and number % 3 == 0:
             pod = gpu_memory_pod(name, mib=memory * tenths // 10, queue=queue)

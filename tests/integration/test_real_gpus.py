@@ -28,7 +28,7 @@ from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 from tests.integration.conftest import lacking
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.cli import ScratchCli
-from tests.integration.scratch.driver import GPUS, VERSION
+from tests.integration.scratch.driver import GKE, GPUS, VERSION
 from tests.integration.scratch.host import uuids_of
 
 NAME = "it-gpu"
@@ -62,7 +62,8 @@ def supply(engine: HostRunner) -> Supply:
 
 @pytest.fixture(scope="module")
 def host(supply: Supply) -> Iterator[ScratchHost]:
-    with scratch_host(supply.binary("container-toolkit")) as made:
+    # the harder place: nothing finds the driver there by itself
+    with scratch_host(supply.binary("container-toolkit"), GKE) as made:
         yield made
 
 
@@ -160,7 +161,7 @@ def test_kai_shares_real_gpus(
         supplied(engine, KAI_LAB)
     except LabError as error:
         lacking("kai", f"needs KAI: {error}")
-    cli = ScratchCli(host, host.home / tmp_path.name, {**KAI_LAB, "supply": {"sources": ["present"]}})
+    cli = ScratchCli(host, host.home / tmp_path.name, {**KAI_LAB, "supply": {"sources": ["present", "bundle"]}})
     try:
         up = cli("up", "-f", str(cli.file), "--set", f"gpu.strategy={strategy}", "--json", "--yes", timeout=1200)
         assert up.json()["facts"]["scheduler"] == "kai"

@@ -23,6 +23,21 @@ PROC_VERSION = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSI
 
 
 @dataclass(frozen=True)
+class Place:
+    """The directories of a driver's libraries and programs."""
+
+    libraries: str
+    programs: str
+
+
+DEBIAN = Place(LIBRARIES[platform.machine()], "/usr/bin")
+
+GKE = Place("/usr/local/nvidia/lib64", "/usr/local/nvidia/bin")
+"""As on nodes of Google's cloud, and on the machine with an H100 where kailab was tried: neither the loader's nor the
+shell's default directories."""
+
+
+@dataclass(frozen=True)
 class ScratchGpu:
     """One GPU; as on real machines, its minor differs from its index."""
 
@@ -65,13 +80,14 @@ NVIDIA_DEVICES = {
 """With GPUs, also these."""
 
 
-def write(home: Path, run: Runner, toolkit: Path | None) -> None:
+def write(home: Path, run: Runner, toolkit: Path | None, place: Place) -> None:
     """Write all files that enter.sh puts into the scratch host.
 
     Args:
         home: its directory.
         run: compiles.
         toolkit: folder of the toolkit's programs; None for a machine without GPUs.
+        place: where the driver is.
     """
     devices = DEVICES | (NVIDIA_DEVICES if toolkit else {})
     (home / "devices").write_text("".join(f"{name} {major} {minor}\n" for name, (major, minor) in devices.items()))
@@ -79,14 +95,16 @@ def write(home: Path, run: Runner, toolkit: Path | None) -> None:
         for name in ("driver", "proc-driver", "etc"):
             (home / name).mkdir()
         return
-    folder = home / "driver" / LIBRARIES[platform.machine()].lstrip("/")
-    programs = home / "driver" / "usr" / "bin"
-    folder.mkdir(parents=True)
-    programs.mkdir(parents=True)
+    root = home / "driver"
+    folder, programs, usual = (root / path.lstrip("/") for path in (place.libraries, place.programs, "/usr/bin"))
+    loader = root / "etc" / "ld.so.conf.d"
+    for one in (folder, programs, usual, loader):
+        one.mkdir(parents=True, exist_ok=True)
     _libraries(folder, run)
+    (loader / "scratch.conf").write_text(f"{place.libraries}\n")
     run.run(["cc", "-O1", "-o", programs / "nvidia-smi", HERE / "nvidia_smi.c", "-ldl"], timeout=120)
     for program in toolkit.iterdir():
-        shutil.copy(program, programs / program.name)
+        shutil.copy(program, usual / program.name)
     nvidia = home / "proc-driver" / "nvidia"
     nvidia.mkdir(parents=True)
     (nvidia / "version").write_text(PROC_VERSION)
@@ -97,7 +115,6 @@ def _libraries(folder: Path, run: Runner) -> None:
     config = folder / f"libnvidia-scratch.so.{VERSION}"
     config.write_text("\n".join([f"driver {VERSION}", "cuda 13.0", *(gpu.line for gpu in GPUS), "end", ""]))
     sources = assets("kind") / "nvml"
-    place = f"{LIBRARIES[platform.machine()]}/{config.name}"
     run.run(
         [
             "cc",
@@ -107,13 +124,14 @@ def _libraries(folder: Path, run: Runner) -> None:
             "-fPIC",
             "-s",
             "-Dgetenv=scratch_getenv",
-            f'-DSCRATCH_CONFIG="{place}"',
+            f'-DSCRATCH_CONFIG="{config.name}"',
             "-Wl,-soname,libnvidia-ml.so.1",
             f"-Wl,--version-script={sources / 'nvml.map'}",
             "-o",
             folder / f"libnvidia-ml.so.{VERSION}",
             *sorted(sources.glob("nvml_*.c")),
             HERE / "nvml_place.c",
+            "-ldl",
         ],
         timeout=120,
     )

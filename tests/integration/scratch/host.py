@@ -111,7 +111,8 @@ def uuids_of(text: str) -> set[str]:
 def environment() -> dict[str, str]:
     """Return this process's environment without variables that refer to anything outside the scratch host."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DOCKER_", "KUBE", "CONTAINER_"))}
-    return {**kept, "KAILAB_CACHE": str(cache_root())}
+    path = f"{os.environ['PATH']}:{driver.GKE.programs}"
+    return {**kept, "KAILAB_CACHE": str(cache_root()), "PATH": path}
 
 
 def refusal() -> str:
@@ -125,17 +126,18 @@ def refusal() -> str:
 
 
 @contextlib.contextmanager
-def scratch_host(toolkit: Path | None = None) -> Iterator[ScratchHost]:
+def scratch_host(toolkit: Path | None = None, place: driver.Place = driver.DEBIAN) -> Iterator[ScratchHost]:
     """A scratch host, removed at the end. Skips if it cannot run here.
 
-    With a toolkit, whose programs it gets, it has GPUs. Without, it has neither GPUs nor a configured engine.
+    With a toolkit, whose programs it gets, it has GPUs and their driver at ``place``. Without, it has neither GPUs nor
+    a configured engine.
     """
     if why := refusal():
         pytest.skip(why)
     # a real file system with enough space: the engine's layers cannot be on an overlay
     home = Path(tempfile.mkdtemp(prefix="scratch-", dir=cache_root())).resolve()
     try:
-        driver.write(home, HostRunner(), toolkit)
+        driver.write(home, HostRunner(), toolkit, place)
         if toolkit is not None:
             _configure(home)
         with _running(home) as host:

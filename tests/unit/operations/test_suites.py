@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_suites_of_a_checkout_use_its_settings() -> None:
-    assert pytest_command() == [sys.executable, "-m", "pytest", ROOT / "tests" / "e2e"]
+    *command, option, _ = pytest_command()
+    assert command == [sys.executable, "-m", "pytest", ROOT / "tests" / "e2e"]
+    assert option == "-W"
 
 
 def test_suites_of_a_wheel_run_without_the_settings_of_a_project_around_it(
