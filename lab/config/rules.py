@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lab.config.sections import LabFields
 from lab.errors import SpecError
-from lab.kai import VersionLine, line_of, lines, release
+from lab.kai import VersionLine, line_of, release
 
 RULE = "lab_rule"  # type of the pydantic errors that rules raise
 
@@ -47,8 +47,8 @@ def violations(spec: LabFields) -> Iterator[BrokenRule]:
     yield from _mirrors(spec.supply.mirrors)
     if spec.kai.manage == "none" and spec.scheduler == "kai":
         yield BrokenRule(("scheduler",), "'kai' contradicts kai.manage 'none'", (("kai", "manage"),))
-    if spec.scheduler != "default" and spec.cluster.own:
-        yield from kai_on(spec.kai.version, spec.cluster.kubernetes, ("kai", "version"), ("cluster", "kubernetes"))
+    if spec.scheduler != "default":
+        yield from kai_version(spec.kai.version, ("kai", "version"))
 
 
 def _provider(spec: LabFields) -> Iterator[BrokenRule]:
@@ -114,21 +114,16 @@ def _mirrors(mirrors: Mapping[str, str]) -> Iterator[BrokenRule]:
             yield BrokenRule(at, f"{mirror!r} is not a mirror such as localhost:5001 or https://mirror.example/path")
 
 
-def kai_on(kai: str, kubernetes: str, loc: Loc, about: Loc) -> Iterator[BrokenRule]:
-    """A KAI version (at ``loc``) that is too old, or does not support a Kubernetes version (at ``about``)."""
+def kai_version(version: str, loc: Loc) -> Iterator[BrokenRule]:
+    """A KAI version (at ``loc``) that is older than all lines."""
     try:
-        line = line_of(kai)
+        line_of(version)
     except SpecError as error:
         yield BrokenRule(loc, error.what)
-        return
-    if not line.runs_on(kubernetes):
-        what = f"KAI {kai} needs Kubernetes {line.kubernetes_max} or older, but {dotted(about)} is {kubernetes}"
-        first = next((other.first for other in lines().values() if other.runs_on(kubernetes)), "")
-        yield BrokenRule(loc, f"{what} (KAI {first} and newer support it)" if first else what, (about,))
 
 
 def known_line(version: str) -> VersionLine | None:
-    """The line of a KAI version; None for one older than all lines, which ``kai_on`` refuses."""
+    """The line of a KAI version; None for one older than all lines, which ``kai_version`` refuses."""
     try:
         return line_of(version)
     except SpecError:

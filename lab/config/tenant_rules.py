@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lab.config import queue_rules
 from lab.config.budget import leaves_nothing
 from lab.config.node_assignment import beside_host_kai, nodes_wanted, pools_by_worker, tenant_nodes, worker_names
-from lab.config.rules import BrokenRule, Loc, dotted, duplicates, kai_on, known_line
+from lab.config.rules import BrokenRule, Loc, dotted, duplicates, kai_version, known_line
 from lab.config.sections import LabFields
 from lab.config.tenant import TenantSpec
 from lab.kai import VersionLine, lines, release
@@ -61,7 +61,7 @@ def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     if tenant.kai_version is None:
         yield BrokenRule(version, "is missing: mode 'own-kai' needs the version of the KAI inside", mode)
         return
-    yield from kai_on(tenant.kai_version, tenant.kubernetes, version, (*at, "kubernetes"))
+    yield from kai_version(tenant.kai_version, version)
     yield from queue_rules.levels(tenant.queues, (*at, "queues"), tenant.kai_version, version)
 
 

@@ -148,7 +148,6 @@ class VersionLine:
     workload_class_pods: str
     fake_gpu_detection: bool
     topology_api: str
-    kubernetes_max: str
     features: frozenset[str]
     keys: Keys
     helm: HelmKeys
@@ -172,11 +171,6 @@ class VersionLine:
         """Deployment that serves the pod webhooks: admission, or the binder in older versions."""
         own = [name for name, key in self.deployments.items() if key == "admission"]
         return own[0] if own else next(name for name, key in self.deployments.items() if key == "binder")
-
-    def runs_on(self, kubernetes: str) -> bool:
-        """Whether it supports a Kubernetes version such as 1.34.4; true if no bound is known."""
-        bound = self.kubernetes_max
-        return not bound or release(kubernetes)[:2] <= release(f"{bound}.0")[:2]
 
     def outside(self, kubernetes: str) -> str:
         """A sentence if a Kubernetes version is outside those that upstream validates this line with; empty if not."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lab.config import LabSpec, queue_rules
 from lab.config.budget import with_budget
-from lab.config.rules import kai_on
 from lab.errors import SpecError
 from lab.gpu.pools import RUNTIME_CLASS
 from lab.gpu.present import describe, gpu_resources
@@ -37,7 +36,7 @@ def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str
         "gpu": spec.gpu.model_copy(update={"mode": mode, "runtime_class": runtime_class}),
         "cluster": spec.cluster.model_copy(update={"kubernetes": kubernetes}),
     }
-    section, serves, lacking = _kai(spec, cluster, kubernetes)
+    section, serves, lacking = _kai(spec, cluster)
     update["kai"] = section
     facts = {"context": spec.cluster.context or "", "server": cluster.server, "nodes": str(len(nodes))}
     if mode == "present":
@@ -55,7 +54,7 @@ def resolve_existing(spec: LabSpec, cluster: Cluster) -> tuple[LabSpec, dict[str
     return resolved, facts, lacking
 
 
-def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> kai.AdoptedSettings:
+def _kai(spec: LabSpec, cluster: Cluster) -> kai.AdoptedSettings:
     """KAI's section: of an adopted KAI the version that runs, and its settings. Raises SpecError."""
     if spec.scheduler == "default" or spec.kai.manage == "none":
         return kai.AdoptedSettings(spec.kai)
@@ -78,6 +77,4 @@ def _kai(spec: LabSpec, cluster: Cluster, kubernetes: str) -> kai.AdoptedSetting
             f"the cluster has KAI {found.version} in namespace {found.namespace}, which {owner_of(space)}",
             fix="set kai.manage: adopt to use it as it is",
         )
-    for rule in kai_on(spec.kai.version, kubernetes, ("kai", "version"), ("cluster", "context")):
-        raise SpecError(f"kai.version: {rule.what}", fix="set another kai.version")
     return kai.AdoptedSettings(spec.kai)

@@ -51,10 +51,9 @@ def supported(support: Support) -> str:
 
 
 def kubernetes(line: VersionLine) -> str:
-    """The Kubernetes versions of a line: those that upstream validates, else the newest that it runs on."""
-    if validated := line.support.kubernetes:
-        return f"{validated[0]} to {validated[-1]}"
-    return f"up to {line.kubernetes_max}" if line.kubernetes_max else "not stated"
+    """The Kubernetes versions with which upstream validates a line."""
+    validated = line.support.kubernetes
+    return f"{validated[0]} to {validated[-1]}" if validated else "not stated"
 
 
 def _defects(page: TextWriter, lines: Sequence[VersionLine]) -> list[list[Cell]]:

@@ -176,8 +176,7 @@ class Scene:
         self.objects: dict[str, list[Json]] = {"Event": [], "Pod": [], "Lease": []}
         self.absent: set[str] = set()
         self.logs: dict[str, tuple[str, ...]] = {}
-        newest = line_of(version).kubernetes_max if version else ""
-        self.kubelet = f"v{newest}.0" if newest else "v1.34.4"
+        self.kubelet = "v1.34.4"
         control = ("node-role.kubernetes.io/control-plane:NoSchedule",)
         self.add(node("control-plane", gpus=0, taints=control, version=self.kubelet))
         self.add(*(node(name, version=self.kubelet) for name in ("worker-1", "worker-2")))

@@ -103,29 +103,6 @@ def crd_missing(ctx: PodContext) -> Finding | None:
     )
 
 
-@rule(
-    "kai.kubernetes-too-new",
-    UNBOUND,
-    "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038",
-    read_only="needs KAI before 0.9.4 on Kubernetes 1.34",
-)
-def kubernetes_too_new(ctx: PodContext) -> Finding | None:
-    """Kubernetes is too new for this KAI: lines before 0.9.4 wait for an API that 1.34 no longer serves."""
-    kai = ctx.kai
-    if kai is None or not ctx.by_kai or not kai.line.kubernetes_max or ctx.verdicts:
-        return None
-    newest = tuple(int(number) for number in kai.line.kubernetes_max.split("."))
-    versions = {node.kubelet_version for node in ctx.snapshot.nodes if node.kubelet_version}
-    newer = sorted(v for v in versions if tuple(int(n) for n in v.removeprefix("v").split(".")[:2]) > newest)
-    if not newer:
-        return None
-    return Finding(
-        f"KAI {kai.version} supports Kubernetes up to {kai.line.kubernetes_max}, and this is {newer[-1]}",
-        "use KAI 0.9.4 or later, or an older Kubernetes (a vCluster may have its own version)",
-        certainty=Certainty.LIKELY,
-    )
-
-
 @rule("kai.silent", UNBOUND, "a healthy scheduler reports on every pod in each cycle, 1 s", general=True)
 def silent(ctx: PodContext) -> Finding | None:
     """KAI's scheduler reports nothing: no message for a minute, although it runs and the pod has its PodGroup."""

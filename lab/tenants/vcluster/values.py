@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.config import LabSpec, TenantSpec, tenant_nodes
 from lab.gpu.pools import runtime_class
-from lab.kai import lines
+from lab.kai import line_of
 from lab.objects.isolation_labels import NODE_LABEL
 from lab.steps.helm_release import base_values, merged, value_at, with_value
 from lab.supply.registry import mirrored, without_scheme
@@ -71,15 +71,14 @@ def _node_values(tenant: str) -> dict[str, Any]:
 
 
 def _runtime_values(spec: LabSpec, tenant: TenantSpec) -> dict[str, Any]:
-    """A RuntimeClass for all pods of a tenant whose KAI may be of a line that sets none on its reservation pods.
+    """A RuntimeClass for all pods of a tenant whose KAI sets none on its reservation pods.
 
-    Those lines expect NVIDIA's runtime to be the default of the nodes (measured with 0.7.11: the reservation pod ends
-    with ERROR_LIBRARY_NOT_FOUND). The tenant's Kubernetes decides, not its KAI: a later version of KAI must find the
-    class, and a change of these values needs a new control plane.
+    Such a KAI expects NVIDIA's runtime to be the default of the nodes (measured with 0.7.11: the reservation pod ends
+    with ERROR_LIBRARY_NOT_FOUND).
     """
-    if tenant.mode != "own-kai" or not (name := runtime_class(spec)):
+    if not tenant.kai_version or line_of(tenant.kai_version).reservation_class != "node":
         return {}
-    if not any(line.reservation_class == "node" and line.runs_on(tenant.kubernetes) for line in lines().values()):
+    if not (name := runtime_class(spec)):
         return {}
     return {"sync": {"toHost": {"pods": {"runtimeClassName": name}}}}
 

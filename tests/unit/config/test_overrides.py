@@ -126,11 +126,9 @@ def test_violated_rule_names_the_override_that_causes_it(file: Path) -> None:
         "lab.yaml:9: tenants.0.mode: host-kai needs KAI on the host, but scheduler is 'default'"
         " [scheduler is from --set scheduler=default]"
     )
-    (what,) = refusal(file, "kai.version=0.7.11", KAILAB_SET_cluster__kubernetes="1.35.1")
+    (what,) = refusal(file, "scheduler=kai", KAILAB_SET_kai__manage="none")
     assert what == (
-        "--set kai.version=0.7.11: KAI 0.7.11 needs Kubernetes 1.33 or older,"
-        " but cluster.kubernetes is 1.35.1 (KAI 0.9.4 and newer support it)"
-        " [cluster.kubernetes is from KAILAB_SET_cluster__kubernetes=1.35.1]"
+        "--set scheduler=kai: 'kai' contradicts kai.manage 'none' [kai.manage is from KAILAB_SET_kai__manage=none]"
     )
 
 

@@ -82,7 +82,7 @@ def test_versions_profile() -> None:
         ("team-research", "own-kai", "0.7.11"),
         ("team-dev", "default", None),
     ]
-    assert [tenant.kubernetes for tenant in spec.tenants if tenant.mode == "own-kai"] == ["1.33.13", "1.33.13"]
+    assert [tenant.kubernetes for tenant in spec.tenants if tenant.mode == "own-kai"] == ["1.34.4", "1.34.4"]
     assert tenant_nodes(spec) == {"team-ml": ("worker3",), "team-research": ("worker2",)}
 
 

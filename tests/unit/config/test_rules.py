@@ -28,8 +28,8 @@ TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
         {"kai": {"version": "0.13.0"}, "queues": [{"name": "alone"}]},
         {"kai": {"version": "0.13.4"}, "queues": [*TWO_LEVELS, {"name": "third", "parent": "test"}]},
         {"kai": {"version": "0.9.4"}, "queues": TWO_LEVELS},
-        {"kai": {"version": "0.9.3"}, "cluster": {"kubernetes": "1.33.13"}, "queues": TWO_LEVELS},
-        {"tenants": [{"name": "a", "mode": "own-kai", "kaiVersion": "0.7.11", "kubernetes": "1.33.13"}]},
+        {"kai": {"version": "0.9.3"}, "queues": TWO_LEVELS},
+        {"tenants": [{"name": "a", "mode": "own-kai", "kaiVersion": "0.7.11"}]},
         {"tenants": [{"name": "a", "vcluster": "0.35.3"}, {"name": "b", "vcluster": "0.36.0-rc.1"}]},
         {"scheduler": "default", "tenants": [{"name": "a", "mode": "default"}]},
         {"scheduler": "default", "tenants": [{"name": "a", "mode": "own-kai", "kaiVersion": "0.16.8"}]},
@@ -102,6 +102,16 @@ def test_profiles_have_no_warnings(profile: str) -> None:
             {"scheduler": "default", "queues": TWO_LEVELS},
             ("queues: have no effect, as scheduler is 'default' (2 given)",),
         ),
+        (
+            {"kai": {"version": "0.7.11"}, "queues": TWO_LEVELS},
+            (
+                (
+                    "kai.version: with KAI 0.7.11, reservation pods get the nodes' default runtime and find no GPU, so"
+                    " that no fraction starts; 0.7.12 and newer name NVIDIA's runtime"
+                ),
+            ),
+        ),
+        ({"kai": {"version": "0.7.11", "gpuSharing": False}, "queues": TWO_LEVELS}, ()),
         ({"kai": {"version": "0.9.8"}}, ("queues: none given, and KAI 0.9.8 creates none: its pods would never run",)),
         (
             {

@@ -107,16 +107,6 @@ def test_missing_crd() -> None:
     assert "bindrequests.scheduling.run.ai" in explanation.findings[0].what
 
 
-def test_kubernetes_too_new() -> None:
-    scene = Scene("0.7.11")
-    for obj in scene.objects["Node"]:
-        obj["status"]["nodeInfo"]["kubeletVersion"] = "v1.34.4"
-    scene.pending()
-    explanation = scene.explain()
-    assert ids(explanation) == ["kai.kubernetes-too-new"]
-    assert "v1.34.4" in explanation.findings[0].what
-
-
 def test_a_scheduler_that_says_nothing() -> None:
     scene = Scene()
     scene.logs = {"kai-scheduler-default": ("I all well", "E Error listing resource slices")}

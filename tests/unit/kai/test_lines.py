@@ -182,14 +182,6 @@ def test_fixed_names_are_the_same_in_all_lines() -> None:
     assert same == {("kai-scheduler", "kai-resource-reservation", "kai-scheduler", "kai-scheduler")}
 
 
-@pytest.mark.parametrize(
-    ("version", "kubernetes", "runs"),
-    [("0.9.3", "1.33.9", True), ("0.9.3", "1.34.0", False), ("0.9.4", "1.34.0", True), ("0.17.0", "1.40.1", True)],
-)
-def test_version_runs_up_to_its_newest_kubernetes(version: str, kubernetes: str, runs: bool) -> None:
-    assert line_of(version).runs_on(kubernetes) is runs
-
-
 def test_values_of_the_files_have_the_right_types() -> None:
     hints = typing.get_type_hints(VersionLine)
     words = {"hooks": {"helm", "lab"}, "reservation_name": {"node", "hash"}}

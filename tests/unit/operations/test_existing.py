@@ -172,13 +172,6 @@ def test_kai_is_not_looked_for_without_need(api: FakeApiServer, sections: dict[s
     assert api.calls_of("list", "Deployment") == []
 
 
-def test_kai_that_does_not_run_on_the_clusters_kubernetes_is_refused(api: FakeApiServer) -> None:
-    with pytest.raises(SpecError, match=r"kai\.version: .*0\.9\.3"):
-        resolved(api, kai={"version": "0.9.3"})
-    api.version = "v1.33.4"
-    assert resolved(api, kai={"version": "0.9.3"}).kai.version == "0.9.3"
-
-
 def test_old_kai_has_two_levels_of_queues_with_the_budgets(api: FakeApiServer) -> None:
     add_kai_of_others(api, "0.9.8")
     adopt = {"manage": "adopt"}

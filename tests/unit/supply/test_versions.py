@@ -259,7 +259,7 @@ def test_bundle_holds_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert library is not None
     assert library.read_text() == "compiled"
     assert library_at_hand(found) is None
-    assert bundle.find(Item("image", TENANT_IMAGE.format("1.33.13")))
+    assert bundle.find(Item("image", TENANT_IMAGE.format("1.34.4")))
     assert bundle.find(Item("image", "ghcr.io/nvidia/kai-scheduler/scheduler:v0.7.11"))
 
     bundling.create_bundle(spec, tmp_path / "one", (), ("kai-scheduler@0.9.3", "kai-scheduler"), messages.append)

@@ -83,12 +83,7 @@ def test_failed_version_ends_the_path(world: TenancyWorld, rehearsed: list[Any])
 
 
 @pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        (["0.16.7", "latest"], "invalid version"),
-        (["0.16.7", "0.5.0"], "older than all"),
-        (["0.16.7", "0.9.3"], "Kubernetes"),
-    ],
+    ("path", "why"), [(["0.16.7", "latest"], "invalid version"), (["0.16.7", "0.5.0"], "older than all")]
 )
 def test_whole_path_is_checked_before_anything_changes(
     world: TenancyWorld, rehearsed: list[Any], path: list[str], why: str

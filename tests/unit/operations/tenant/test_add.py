@@ -97,7 +97,7 @@ def test_unavailable_items_are_refused_before_any_change(world: TenancyWorld, mo
         ("ml", {**KAI, "nodes": ["worker9"]}, "tenant ml: nodes.0: unknown worker 'worker9'"),
         ("ml", {**KAI, "gpus": 9}, "tenant ml: quota.gpus: 9 is more than"),
         ("ml", {"mode": "host-kai"}, "tenant ml: mode: host-kai needs KAI on the host"),
-        ("ml", {"mode": "own-kai", "kaiVersion": "0.9.3"}, "tenant ml: kaiVersion: KAI 0.9.3 needs Kubernetes 1.33"),
+        ("ml", {"mode": "own-kai", "kaiVersion": "0.5.0"}, "tenant ml: kaiVersion: KAI 0.5.0 is older than all"),
         ("ml", {"mode": "default", "vcluster": "0.30.0"}, "tenant ml: vcluster: '0.30.0' is too old"),
     ],
 )

@@ -167,7 +167,7 @@ def test_upgrade_of_a_lab_file_tenant_is_saved_with_a_notice(
     ("name", "kai", "vcluster", "why"),
     [
         ("file", "0.17.0", "", "mode default has no KAI inside"),
-        ("ml", "0.9.3", "", "KAI 0.9.3 needs Kubernetes 1.33"),
+        ("ml", "0.5.0", "", "KAI 0.5.0 is older than all"),
         ("ml", "0.17.0", "0.30.0", "below 0.35.3"),
         ("ml", "0.17.0", "0.35.3", "is a downgrade"),
     ],

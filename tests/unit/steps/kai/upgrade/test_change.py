@@ -152,7 +152,6 @@ def test_lost_pod_is_reported(runner: FakeRunner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tenant", "version", "reason"),
     [
-        (TenantSpec(name="ml", mode="own-kai", kai_version="0.16.8"), "0.9.3", "Kubernetes 1.33"),
         (tenant_of("0.16.8"), "0.5.0", "older than all"),
         (TenantSpec(name="ml"), "0.16.8", "no KAI of its own"),
         (tenant_of("0.16.8"), "latest", "invalid version"),
@@ -218,8 +217,6 @@ def test_bundled_versions_exclude_the_current_and_unsupported_ones(runner: FakeR
     entries = [SimpleNamespace(kind="chart", name="kai-scheduler", version=version) for version in charts]
     bench.supply.bundles = (SimpleNamespace(entries=entries),)
     assert bundled_versions(bench.world.ctx, bench.tenant) == ("0.9.3", "0.9.8")
-    newer = bench.tenant.model_copy(update={"kubernetes": "1.34.4"})
-    assert bundled_versions(bench.world.ctx, newer) == ("0.9.8",)
 
 
 def test_smoke_test_queue_allows_gpus() -> None:
