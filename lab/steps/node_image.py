@@ -200,7 +200,11 @@ def mark_used(tag: str) -> None:
 
 
 def drop_old_images(ctx: LabContext, tag: str) -> None:
-    """Remove all baked images but ``tag`` and the most recently used; the engine refuses one that a container uses."""
+    """Remove all baked images but ``tag`` and the most recently used; the engine refuses one that a container uses.
+
+    ``tag``, which is new, counts as used: another lab that bakes must not remove it before its nodes exist.
+    """
+    mark_used(tag)
     others = dict.fromkeys(name for name in baked(ctx) if "<none>" not in name and name != tag)
     # the sort is stable, so images without a record stay in the engine's order, newest first
     for name in sorted(others, key=_used, reverse=True)[_KEPT - 1 :]:

@@ -65,4 +65,4 @@ def test_mark_of_a_removed_image_is_removed(images: Images, tmp_path: Path) -> N
         use(name, when, tmp_path)
     assert images.drop("f", "runs") == ["f", "runs"]
     marks = sorted(path.name.split("-")[1] for path in (tmp_path / "used").iterdir())
-    assert marks == ["b", "c", "d", "e", "old"]
+    assert marks == ["b", "c", "d", "e", "new", "old"]
