@@ -39,6 +39,7 @@ ALL: tuple[Invariant, ...] = (
         "A bound pod received its request: a fraction has as many GPU groups as devices, all else has none.",
         gpus.received,
         needs=("Pod",),
+        defects=("group-lost-on-rollback",),
     ),
     Invariant(
         "one-reservation",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -14,12 +14,16 @@ from lab.invariants.scope import Scope, known_defects_of
 from lab.kai import cured_in, line_of
 
 RETRIED, IN_STORM = "reservation-lost-on-retry", "reservation-lost-in-storm"
-"""The defects of lab/kai/defects.toml that can be proven: the binder deletes the reservation pod of a shared GPU."""
+"""Defects of lab/kai/defects.toml that can be proven: the binder deletes the reservation pod of a shared GPU."""
+ROLLED_BACK = "group-lost-on-rollback"
+"""Another one: a bound pod has no GPU group, and the binder has rolled back a bind of it."""
 
 _POD = re.compile(r"^pod ([^/\s]+)/([^:\s]+)")
 _GROUP = re.compile(r"GPU group ([^\s,]+)")
 _DELETED = "Did not find fraction pod for gpu group, deleting reservation pod"
 """Message of the binder (0.16.8, pkg/binder/binding/resourcereservation); the field gpuGroup follows it."""
+_ROLLBACK = "Rolling back for failed bind attempt"
+"""Message of the binder (0.16.8, pkg/binder/binding/binder.go); the field BindRequest has the pod's name."""
 
 
 def with_cause(violation: Violation, scope: Scope) -> Violation:
@@ -30,14 +34,18 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
     Where the binder's log cannot be read, nothing is proven.
     """
     breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
-    possible = {RETRIED, IN_STORM}.intersection(breaking, known_defects_of(scope.kai_version))
+    known = known_defects_of(scope.kai_version)
+    if ROLLED_BACK in breaking and ROLLED_BACK in known:
+        return _rolled_back(violation, scope)
+    possible = {RETRIED, IN_STORM}.intersection(breaking, known)
     for line in violation.evidence if possible else ():
         if named := _POD.match(line):
             namespace, name = named.groups()
             if namespace == line_of(scope.kai_version).reservation_namespace:
                 continue
             with suppress(LabError):
-                if not (logged := _deletion_in_log(scope, set(_GROUP.findall(line)))):
+                groups = {f'"{group}"' for group in _GROUP.findall(line)}
+                if not (logged := _in_log(scope, _DELETED, groups)):
                     continue
                 request = scope.cluster.get("BindRequest", name, namespace) or {}
                 reason = (request.get("status") or {}).get("reason")
@@ -45,6 +53,19 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
                 if (defect := RETRIED if reason else IN_STORM) in possible:
                     proof.append(f"log of binder: {logged}")
                     return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
+    return violation
+
+
+def _rolled_back(violation: Violation, scope: Scope) -> Violation:
+    """Return the violation with the binder's log line about the rollback of a bind of the pod that has no GPU group."""
+    for line in violation.evidence if "in 0 GPU groups" in violation.what else ():
+        if named := _POD.match(line):
+            namespace, name = named.groups()
+            request = f'"BindRequest": {{"name":"{name}","namespace":"{namespace}"}}'
+            with suppress(LabError):
+                if logged := _in_log(scope, _ROLLBACK, {request}):
+                    evidence = (*violation.evidence, f"log of binder: {logged}")
+                    return replace(violation, defect=ROLLED_BACK, evidence=evidence)
     return violation
 
 
@@ -71,12 +92,12 @@ def _groups(violation: Violation) -> set[str]:
     return set(_GROUP.findall("\n".join((violation.what, *violation.evidence))))
 
 
-def _deletion_in_log(scope: Scope, groups: set[str]) -> str:
-    """The binder's log line about the deleted reservation pod of one of these GPU groups; empty without one."""
+def _in_log(scope: Scope, message: str, about: Collection[str]) -> str:
+    """The binder's first log line with a message and one of the texts in ``about``; empty without one."""
     namespace = line_of(scope.kai_version).namespace
     for pod in scope.cluster.list("Pod", namespace, labels="app=binder"):
         for line in scope.cluster.logs(pod["metadata"]["name"], namespace).splitlines():
-            if _DELETED in line and any(f'"{group}"' in line for group in groups):
+            if message in line and any(text in line for text in about):
                 return line.strip()
     return ""
 

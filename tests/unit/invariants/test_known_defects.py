@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
-from lab.invariants.known_defects import IN_STORM, RETRIED, Cause, cause_of, with_cause, with_consequences
+from lab.invariants.known_defects import IN_STORM, RETRIED, ROLLED_BACK, Cause, cause_of, with_cause, with_consequences
 from lab.kube import Cluster
 from lab.serialization import to_json
 
@@ -128,3 +128,35 @@ def test_what_else_a_lost_reservation_breaks_in_its_gpu_group_has_the_same_defec
 )
 def test_another_group_cluster_or_invariant_is_no_consequence(other: Violation) -> None:
     assert with_consequences([replace(LOST, defect=IN_STORM), other])[1] == other
+
+
+WITHOUT_GROUP = Violation(
+    "pod t/server should have received Fraction in 1 GPU group, but has Fraction in 0 GPU groups",
+    rule="received",
+    subject="t/server",
+    evidence=("pod t/server: Running, on w, requests 0.7 of 1 GPU",),
+    since=NOW,
+    reported=NOW,
+)
+ROLLBACK = (
+    '2026-01-01T00:00:00Z INFO Rolling back for failed bind attempt... {"controller": "bindrequest",'
+    ' "BindRequest": {"name":"server","namespace":"t"}}'
+)
+
+
+def test_rolled_back_bind_of_a_bound_pod_without_its_group_is_a_defect() -> None:
+    found = with_cause(WITHOUT_GROUP, scope(log=f"started\n{ROLLBACK}\n"))
+    assert (found.defect, found.evidence[1:]) == (ROLLED_BACK, (f"log of binder: {ROLLBACK}",))
+
+
+@pytest.mark.parametrize(
+    ("violation", "where"),
+    [
+        (WITHOUT_GROUP, scope(log="started\n")),
+        (WITHOUT_GROUP, scope(log=ROLLBACK.replace('"server"', '"other"'))),
+        (WITHOUT_GROUP, scope("0.9.8", log=ROLLBACK)),
+        (replace(WITHOUT_GROUP, what="pod t/server has Regular in no GPU group"), scope(log=ROLLBACK)),
+    ],
+)
+def test_pod_without_its_group_is_not_excused_without_the_rollback(violation: Violation, where: Scope) -> None:
+    assert with_cause(violation, where) is violation
