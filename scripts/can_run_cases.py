@@ -132,7 +132,7 @@ def _pod(random: Random, name: str, queue: str) -> Json:
     return brief(pod)
 
 
-def _in_queues(doc: Json, names: dict[str, str]) -> Json:
+def in_queues(doc: Json, names: dict[str, str]) -> Json:
     """Return the object with the queues' names in the cluster."""
     text = json.dumps(doc)
     for short, name in names.items():
@@ -172,11 +172,11 @@ def cases(lab: Lab, space: WorkloadNamespace, situation: Situation, seconds: flo
     calm = Calm(seconds)
     with temporary_queues(lab.cluster, lab.spec.name, situation.queues) as names:
         try:
-            space.submit(*(_in_queues(doc, names) for doc in situation.running))
+            space.submit(*(in_queues(doc, names) for doc in situation.running))
             for number, workload in enumerate(situation.new):
                 start = time.monotonic()
                 _settle(space, calm)
-                doc = _in_queues(workload.doc, names)
+                doc = in_queues(workload.doc, names)
                 result = _tried(space, replace(workload, doc=doc), f"{situation.seed}.{number}", calm)
                 yield replace(result, seconds=round(time.monotonic() - start, 1))
         finally:

@@ -5,7 +5,7 @@ Source: pkg/scheduler/actions, KAI 0.16.8, in the order of its default configura
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lab.kai.names import GPU_RESOURCE
@@ -46,6 +46,48 @@ class Outcome:
     """Scenarios that were simulated for it."""
 
 
+class FailedJobs:
+    """For each set of constraints the smallest job for which an action found no victims.
+
+    Source: pkg/scheduler/actions/common/minimal_job_comparison.go (scheduler flag use-scheduling-signatures).
+    """
+
+    def __init__(self, session: SchedulingSession) -> None:
+        self._session = session
+        self._smallest: dict[tuple[str, ...], list[Vector]] = {}
+
+    def easier(self, job: Job) -> bool:
+        """Whether the job may succeed where those failed: it has fewer pods, or a smaller one."""
+        known = self._smallest.get(self._constraints(job))
+        if known is None:
+            return True
+        own = self._pending(job)
+        if not own or not known:
+            return False
+        if len(known) > len(own):
+            return True
+        pairs = zip(own, known, strict=False)
+        return next((True for mine, other in pairs if _fits(mine, other) and not _fits(other, mine)), False)
+
+    def add(self, job: Job) -> None:
+        key, own = self._constraints(job), self._pending(job)
+        known = self._smallest.get(key)
+        smaller = known is not None and 0 < len(own) <= len(known) and all(map(_fits, own, known))
+        if known is None or smaller:
+            self._smallest[key] = own
+
+    def _pending(self, job: Job) -> list[Vector]:
+        waiting = (task.vector for task in job.tasks if self._session.place(task).status is Status.PENDING)
+        return sorted(waiting, key=lambda vector: vector[::-1])
+
+    def _constraints(self, job: Job) -> tuple[str, ...]:
+        return tuple(sorted(task.constraints for task in job.tasks if not self._session.place(task).active))
+
+
+def _fits(one: Vector, other: Vector) -> bool:
+    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+
+
 class Cycle:
     """One run of all actions over a session."""
 
@@ -54,12 +96,15 @@ class Cycle:
         self.placement = Placement(session, strategy)
         self.outcomes: dict[str, Outcome] = {}
 
-    def run(self, actions: Collection[str] = ACTIONS, only: Collection[str] | None = None) -> dict[str, Outcome]:
+    def run(
+        self, actions: Collection[str] = ACTIONS, only: Collection[str] | None = None, grown: Collection[str] = ()
+    ) -> dict[str, Outcome]:
         """Run the actions in their order; return job → outcome for those that got something.
 
         Args:
             actions: names of ACTIONS.
-            only: jobs that may evict; None for all pending ones.
+            only: jobs that may evict, while others have tried in vain in an earlier cycle; None for all.
+            grown: queues whose fair share has grown since that cycle, so that all their jobs may reclaim.
         """
         if "allocate" in actions:
             self._allocate()
@@ -68,12 +113,30 @@ class Cycle:
             ("reclaim", self._reclaim),
             ("preempt", self._preempt),
         ):
-            if action not in actions:
-                continue
-            order = JobOrder(self.session, (job for job in self._pending() if only is None or job.id in only))
-            while (job := order.pop()) is not None:
-                self._attempt(action, job, attempt(job))
+            if action in actions:
+                self._evicting(action, attempt, only, grown if action == "reclaim" else ())
         return self.outcomes
+
+    def _evicting(
+        self, action: str, attempt: Callable[[Job], Search | None], only: Collection[str] | None, grown: Collection[str]
+    ) -> None:
+        """Let pending jobs evict others, in their order.
+
+        A job is skipped if one of its queue that was not harder to place has failed in this action.
+        """
+        jobs = [job for job in self._pending() if action != "consolidation" or job.preemptible]
+        order, failed = JobOrder(self.session, jobs), dict[str, FailedJobs]()
+        left = {job.id for job in jobs if only is None or job.id in only}
+        while left and (job := order.pop()) is not None:
+            left.discard(job.id)
+            if action == "reclaim" and not self._can_reclaim(job):
+                continue
+            others = failed.setdefault("" if action == "consolidation" else job.queue, FailedJobs(self.session))
+            if not others.easier(job):
+                continue
+            tries = only is None or job.id in only or job.queue in grown
+            if not (tries and self._attempt(action, job, attempt(job))):
+                others.add(job)
 
     def _pending(self) -> Iterable[Job]:
         session = self.session
@@ -109,16 +172,17 @@ class Cycle:
         if not outcome.action and session.satisfied(job):
             outcome.action = action
 
-    def _attempt(self, action: str, job: Job, search: Search | None) -> None:
+    def _attempt(self, action: str, job: Job, search: Search | None) -> bool:
+        """Carry out what a search finds; whether it found victims."""
         session = self.session
         if search is None:
-            return
+            return False
         before = dict(session.places)
         mark = session.mark()
         if not search.solve():
             session.rollback(mark)
             self.outcomes.setdefault(job.id, Outcome()).tried += search.tried
-            return
+            return False
         own = {task.id for task in job.tasks}
         tasks = {task.id: task for one in session.jobs.values() for task in one.tasks}
         moved = []
@@ -132,6 +196,7 @@ class Cycle:
                 moved.append(Moved(tasks[name], old.node, place.node))
         self.outcomes.setdefault(job.id, Outcome()).now = False
         self._record(job, action, tuple(moved), search.tried)
+        return True
 
     # Which jobs may be evicted, and which solutions hold
 
@@ -162,10 +227,11 @@ class Cycle:
 
         return self._search(job, (one for one in self._active() if one.id != job.id), all_placed)
 
+    def _can_reclaim(self, job: Job) -> bool:
+        return self.session.queues.can_reclaim(job.queue, self._asked(job), preemptible=job.preemptible)
+
     def _reclaim(self, job: Job) -> Search | None:
         queues, asked = self.session.queues, self._asked(job)
-        if not queues.can_reclaim(job.queue, asked, preemptible=job.preemptible):
-            return None
 
         def holds(session: SchedulingSession, part: Job, victims: Mapping[str, list[Task]], asked: Vector) -> bool:
             lost: dict[str, list[Vector]] = {}

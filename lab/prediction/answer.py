@@ -20,6 +20,10 @@ MODELLED = ("0.16",)
 """KAI lines whose actions the model follows; others are close."""
 
 
+_MORE_CYCLES = 3
+"""Cycles after one that evicts: its room may go to an older job, whose cycle may evict again."""
+
+
 @dataclass(frozen=True)
 class EvictedPod:
     """A pod that would be evicted."""
@@ -71,19 +75,18 @@ def answers(world: World, workloads: Iterable[Workload]) -> tuple[Answer, ...]:
 
 def _answer(world: World, before: tuple[Job, ...], workload: Workload) -> Answer:
     queue = workload.jobs[0].queue
-    session, outcomes = _run(world, (*before, *workload.jobs), workload.jobs)
+    session, outcomes = _run(world, (*before, *workload.jobs))
     done = [outcomes.get(job.id, Outcome()) for job in workload.jobs]
     placed: dict[str, int] = {}
     for outcome in done:
         for node in outcome.placed.values():
             placed[node] = placed.get(node, 0) + 1
-    moved = [move for outcome in done for move in outcome.moved]
-    evictions = tuple(
-        EvictedPod(
-            move.task.id, session.jobs[move.task.job].title, session.jobs[move.task.job].queue, move.node, move.to
-        )
-        for move in moved
-    )
+    known = {job.id: job for job in (*world.jobs, *before, *workload.jobs)}
+    # those for older workloads too: only what this one adds to its queue's fair share lets them evict
+    earlier = {job.id for job in before}
+    causes = (outcome for name, outcome in outcomes.items() if name not in earlier)
+    moved = [(move, known[move.task.job]) for outcome in causes for move in outcome.moved]
+    evictions = tuple(EvictedPod(move.task.id, job.title, job.queue, move.node, move.to) for move, job in moved)
     runs = all(outcome.action for outcome in done)
     later = any(not outcome.now for outcome in done)
     verdict = "no" if not runs else "after-evictions" if evictions else "after-deletions" if later else "now"
@@ -104,14 +107,31 @@ def _answer(world: World, before: tuple[Job, ...], workload: Workload) -> Answer
 
 
 def _run(
-    world: World,
-    jobs: tuple[Job, ...],
-    own: tuple[Job, ...],
-    changes: Mapping[str, Mapping[str, QueueShare]] | None = None,
+    world: World, jobs: tuple[Job, ...], changes: Mapping[str, Mapping[str, QueueShare]] | None = None
 ) -> tuple[SchedulingSession, dict[str, Outcome]]:
-    session = world.session(jobs, changes)
-    ids = {job.id for job in jobs}
-    return session, Cycle(session, world.strategy).run(only=ids)
+    """Return the session of the last cycle, and what became of the jobs once no cycle evicts any more."""
+    here, ids = world.with_jobs(jobs, changes), {job.id for job in jobs}
+    session, old = here.session(), world.session().queues.states
+    grown = [
+        name
+        for name, queue in session.queues.states.items()
+        if name in old and any(new > before for new, before in zip(queue.fair, old[name].fair, strict=True))
+    ]
+    found = outcomes = Cycle(session, world.strategy).run(only=ids, grown=grown)
+    for _ in range(_MORE_CYCLES):
+        if not any(outcome.moved for outcome in outcomes.values()):
+            break
+        here = here.after(session)
+        session = here.session()
+        outcomes = Cycle(session, world.strategy).run(only=ids)
+        for job in jobs:
+            before, now = found.setdefault(job.id, Outcome()), outcomes.get(job.id)
+            if now is not None:
+                before.moved, before.placed = (*before.moved, *now.moved), now.placed
+                before.action = before.action or now.action
+            if not session.satisfied(job):
+                before.action, before.placed = "", {}
+    return session, found
 
 
 # Reasons
@@ -142,6 +162,8 @@ def _reasons(world: World, session: SchedulingSession, workload: Workload, done:
     if too_large := _too_large(world, session, tasks[0]):
         yield too_large
         return
+    if any(outcome.moved for outcome in done):
+        yield "an older workload takes the room that KAI makes for it"
     yield _room(session, tasks)
     yield from _no_victims(session, job)
 
@@ -199,7 +221,7 @@ def _no_victims(session: SchedulingSession, job: Job) -> Iterable[str]:
 
 def _changes(world: World, before: tuple[Job, ...], workload: Workload) -> Iterable[str]:
     def runs(jobs: tuple[Job, ...], changes: Mapping[str, Mapping[str, QueueShare]] | None = None) -> bool:
-        outcomes = _run(world, (*before, *jobs), jobs, changes)[1]
+        outcomes = _run(world, (*before, *jobs), changes)[1]
         return all(outcomes.get(job.id, Outcome()).action for job in jobs)
 
     job = workload.jobs[0]

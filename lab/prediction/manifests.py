@@ -14,7 +14,7 @@ from lab.lint.workloads import PodTemplate, mapping, value_at
 from lab.objects.fields import Obj, annotations_of, labels_of, parts, whole
 from lab.objects.pod_requests import PodRequests
 from lab.prediction.model import NON_PREEMPTIBLE, Job, Task
-from lab.prediction.reading import TASK_PRIORITY, World
+from lab.prediction.reading import TASK_PRIORITY, World, constraints_of
 
 NEW = "9999"
 """Creation time of what does not exist yet: after everything else."""
@@ -71,7 +71,7 @@ def _workload(manifest: Manifest, world: World, namespace: str) -> Workload | No
 
     def job(name: str, members: list[Obj], minimum: int) -> Job:
         tasks = tuple(_task(pod, f"{name}-{at:05}", name, world) for at, pod in enumerate(members))
-        return Job(name, queue, tasks, {"": minimum}, priority, preemptible, NEW, f"{NEW}-{name}", title)
+        return Job(name, queue, tasks, {"": minimum}, priority, preemptible, NEW, title)
 
     jobs = (
         tuple(job(f"{identity}-{at:05}", [pod], 1) for at, pod in enumerate(pods))
@@ -91,7 +91,8 @@ def _pod(pod: PodTemplate) -> Obj:
 def _task(template: Obj, name: str, job: str, world: World) -> Task:
     meta, spec, _ = parts(template)
     rank = whole(labels_of(meta).get(TASK_PRIORITY))
-    return Task(name, job, PodRequests.of(template), world.nodes.allowed(spec), NEW, name, rank)
+    nodes, constraints = world.nodes.allowed(spec), constraints_of(spec)
+    return Task(name, job, PodRequests.of(template), nodes, NEW, name, rank, constraints=constraints)
 
 
 def _label(manifest: Manifest, key: str) -> str:

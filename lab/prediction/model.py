@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lab.objects.pod_requests import PodRequests
@@ -62,6 +62,8 @@ class Task:
     rank: int | None = None
     """Order within its job by the label kai.scheduler/task-priority: higher first, before tasks without."""
     subgroup: str = ""
+    constraints: str = ""
+    """What else than its requests decides where it can run; equal texts for equal constraints."""
 
     @property
     def order(self) -> tuple[int, int, str, str]:
@@ -99,13 +101,13 @@ class Job:
     priority: int = 50
     preemptible: bool = True
     created: str = ""
-    uid: str = ""
     title: str = ""
     """For messages, such as Job team/train."""
 
     @property
     def order(self) -> tuple[str, str]:
-        return self.created, self.uid
+        """By age; of one second by the PodGroup's name, which is the UID of KAI's jobs (cluster_info.go)."""
+        return self.created, self.id.rpartition("/")[2]
 
     def minimum_of(self, tasks: Iterable[Task]) -> Job:
         """Return the job with these tasks alone, and minimums that they can meet."""
@@ -114,9 +116,7 @@ class Job:
         minimum = {name: min(least, counts[name]) if counts[name] else least for name, least in self.minimum.items()}
         if len(self.minimum) > 1:
             minimum = {name: least for name, least in minimum.items() if counts[name]}
-        return Job(
-            self.id, self.queue, kept, minimum, self.priority, self.preemptible, self.created, self.uid, self.title
-        )
+        return replace(self, tasks=kept, minimum=minimum)
 
 
 @dataclass(frozen=True)

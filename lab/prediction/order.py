@@ -5,12 +5,15 @@ Source: pkg/scheduler/actions/utils/job_order_by_queue.go and the plugins priori
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Iterable
 
 from lab.prediction.model import Job, Task
 from lab.prediction.queues import ZERO, Vector, add
 from lab.prediction.session import SchedulingSession
+
+_Key = tuple[int, int, str, str]
 
 
 class JobOrder:
@@ -19,7 +22,8 @@ class JobOrder:
     def __init__(self, session: SchedulingSession, jobs: Iterable[Job] = (), *, victims: bool = False) -> None:
         self.session = session
         self.victims = victims
-        self.waiting: dict[str, list[Job]] = {}
+        self.waiting: dict[str, list[tuple[_Key, Job]]] = {}
+        """Queue → jobs in their order, as it is when they are pushed."""
         self.popped: dict[str, Vector] = {}
         for job in jobs:
             self.push(job)
@@ -27,14 +31,14 @@ class JobOrder:
     def push(self, job: Job) -> None:
         queue = self.session.queues.states.get(job.queue)
         if queue is not None and queue.leaf:
-            self.waiting.setdefault(job.queue, []).append(job)
+            bisect.insort(self.waiting.setdefault(job.queue, []), (self._key(job), job), key=lambda row: row[0])
 
     def pop(self) -> Job | None:
         """Return the next job; None if no more is left."""
         if not self.waiting:
             return None
         leaf, job, _ = self._best("")
-        self.waiting[leaf].remove(job)
+        del self.waiting[leaf][-1 if self.victims else 0]
         if not self.waiting[leaf]:
             del self.waiting[leaf]
         if self.victims:
@@ -66,14 +70,12 @@ class JobOrder:
         return names
 
     def _head(self, leaf: str) -> tuple[str, Job, tuple[Vector, Vector]]:
-        ordered = sorted(self.waiting[leaf], key=self._key)
+        _, job = self.waiting[leaf][-1 if self.victims else 0]
         if self.victims:
-            job = ordered[-1]
             return leaf, job, (ZERO, add(self.popped.get(leaf, ZERO), self.session.held(job)))
-        job = ordered[0]
         return leaf, job, (self.session.asked(self.session.to_allocate(job, real=False)), ZERO)
 
-    def _key(self, job: Job) -> tuple[int, int, str, str]:
+    def _key(self, job: Job) -> _Key:
         """Sort by priority, then jobs below, at and above their minimum, then by age."""
         return -job.priority, _elastic(self.session, job), *job.order
 

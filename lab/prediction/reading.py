@@ -14,7 +14,7 @@ from lab.objects.kai import QueueShare, queue_path
 from lab.objects.views import NodeView
 from lab.prediction.model import NON_PREEMPTIBLE, Job, Place, Status, Task, Worker
 from lab.prediction.queues import QueueStates
-from lab.prediction.session import SchedulingSession
+from lab.prediction.session import NEW_GROUP, WAITING, SchedulingSession
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.gpu_allocation import GpuAllocation, counted_memory
 from lab.snapshot.kai_installation import KaiInstallation, installation
@@ -31,6 +31,7 @@ from lab.snapshot.queue_claims import (
 )
 
 DEFAULT_LINE = "0.16.8"
+_ADDED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 TASK_PRIORITY = "kai.scheduler/task-priority"
 
 
@@ -71,29 +72,61 @@ class World:
     smallest_gpu: int | None = None
     kai: KaiInstallation | None = None
 
-    def session(
-        self, new: Iterable[Job] = (), changes: Mapping[str, Mapping[str, QueueShare]] | None = None
-    ) -> SchedulingSession:
-        """Return a session with further jobs whose tasks wait.
+    def session(self) -> SchedulingSession:
+        """Return a session of this cluster."""
+        return SchedulingSession(self.machines, self.jobs, QueueStates(self.claims, self.total), self.places)
+
+    def with_jobs(self, new: Iterable[Job], changes: Mapping[str, Mapping[str, QueueShare]] | None = None) -> World:
+        """Return the cluster with further jobs whose tasks wait.
 
         Args:
             new: the jobs.
             changes: queue → resource → other quota, limit and weight.
         """
         added = tuple(new)
+        claims = self._requesting((job, task, 1) for job in added for task in job.tasks)
+        shares = ({**claim.shares, **(changes or {}).get(claim.name, {})} for claim in claims)
+        claims = tuple(replace(claim, shares=own) for claim, own in zip(claims, shares, strict=True))
+        return replace(self, jobs=(*self.jobs, *added), claims=claims)
+
+    def after(self, session: SchedulingSession) -> World:
+        """Return the cluster once the pods that a session evicted are gone.
+
+        Their workloads create them again, but nothing does so for a pod by itself, also one that consolidation moves.
+        What a session promised to a task is not kept: the next cycle decides anew.
+        """
+        places: dict[str, Place] = {}
+        jobs: list[Job] = []
+        lost: list[tuple[Job, Task, int]] = []
+        for job in self.jobs:
+            kept = []
+            for task in job.tasks:
+                before, now = self.places.get(task.id, WAITING).status, session.place(task)
+                if before is Status.RUNNING and now.status is not Status.RUNNING and job.title.startswith("Pod "):
+                    lost.append((job, task, -1))
+                elif before is not Status.RELEASING:
+                    kept.append(task)
+                if now.status is Status.RUNNING:
+                    places[task.id] = now._replace(groups=tuple(map(_renamed, now.groups)), was=None)
+            if kept:
+                jobs.append(replace(job, tasks=tuple(kept)))
+        return replace(self, jobs=tuple(jobs), places=places, claims=self._requesting(lost))
+
+    def _requesting(self, tasks: Iterable[tuple[Job, Task, int]]) -> tuple[QueueClaim, ...]:
+        """Return the queues' claims with what tasks of jobs request added (1) or removed (-1)."""
         parents = {claim.name: claim.parent for claim in self.claims}
         request = {claim.name: dict(claim.request) for claim in self.claims}
-        for job in added:
-            for task in job.tasks:
-                amounts = quota_of(task.requests, self.smallest_gpu, allocated=False)
-                for name in queue_path(job.queue, parents):
-                    for resource, amount in amounts.items():
-                        request[name][resource] += amount
-        claims = [
-            replace(claim, request=request[claim.name], shares={**claim.shares, **(changes or {}).get(claim.name, {})})
-            for claim in self.claims
-        ]
-        return SchedulingSession(self.machines, (*self.jobs, *added), QueueStates(claims, self.total), self.places)
+        for job, task, sign in tasks:
+            amounts = quota_of(task.requests, self.smallest_gpu, allocated=False)
+            for name in queue_path(job.queue, parents):
+                for resource, amount in amounts.items():
+                    request[name][resource] += sign * amount
+        return tuple(replace(claim, request=request[claim.name]) for claim in self.claims)
+
+
+def _renamed(group: str) -> str:
+    """The name of a GPU group in a further session, which names its own anew."""
+    return f"{group}'" if group.startswith(NEW_GROUP) else group
 
 
 def _mismatch(spec: Obj, node: NodeView) -> str:
@@ -194,6 +227,7 @@ def _job(
                 pod.view.uid,
                 whole(labels_of(pod_meta).get(TASK_PRIORITY)),
                 pod.view.labels.get(SUBGROUP_LABEL, ""),
+                constraints_of(pod_spec),
             )
         )
     minimum = _minimum(spec)
@@ -210,9 +244,21 @@ def _job(
         priority,
         declared == "preemptible" if declared else priority < NON_PREEMPTIBLE,
         str(meta.get("creationTimestamp") or ""),
-        str(meta.get("uid") or ""),
         owner,
     )
+
+
+def constraints_of(spec: Obj) -> str:
+    """What KAI's signature of a pod's constraints is made of (pod_info/scheduling_constraints_signature.go).
+
+    Without what the API server adds to pods: a template has the same text as its pod.
+    """
+    tolerations = [row for row in spec.get("tolerations") or [] if row.get("key") not in _ADDED_TOLERATIONS]
+    containers = spec.get("containers") or []
+    ports = [port["hostPort"] for one in containers for port in one.get("ports") or [] if port.get("hostPort")]
+    claims = [row["persistentVolumeClaim"] for row in spec.get("volumes") or [] if row.get("persistentVolumeClaim")]
+    plain = [spec.get(name) for name in ("nodeSelector", "affinity", "priorityClassName", "topologySpreadConstraints")]
+    return repr([[row or "" for row in plain], tolerations, ports, claims])
 
 
 def _minimum(spec: Obj) -> dict[str, int]:

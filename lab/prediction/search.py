@@ -8,7 +8,7 @@ pkg/scheduler/actions/common/solvers and the plugins nodelocalgreedy and multino
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lab.prediction.model import Job, Status, Task
 from lab.prediction.order import JobOrder, to_evict
@@ -151,10 +151,18 @@ class Search:
                 states[name].allocated, states[name].firm = allocated, firm
 
     def _place_all(self, tasks: list[Task], part: Job, nodes: set[str]) -> bool:
-        jobs = {task.job: self.session.jobs[task.job] for task in tasks}
-        order = JobOrder(self.session, {**jobs, part.id: part}.values())
-        placed = False
-        while (job := order.pop()) is not None:
+        """Place the part and the victims' jobs; false if the part finds no room.
+
+        Other pending jobs are not placed, but count for the order: a queue is compared by its first job
+        (GetJobsToAllocate in pkg/scheduler/actions/common/action.go).
+        """
+        own = {task.job: self.session.jobs[task.job] for task in tasks} | {part.id: part}
+        order = JobOrder(self.session, {**{job.id: job for job in self.session.pending()}, **own}.values())
+        left, placed = set(own), False
+        while left and (job := order.pop()) is not None:
+            if job.id not in left:
+                continue
+            left.discard(job.id)
             done = self.placement.place_job(job, nodes, promise=True)
             if job.id == part.id:
                 if not done:
@@ -174,14 +182,16 @@ class Search:
             if job.id == part.id:
                 continue
             tasks = to_evict(session, job)
+            if not tasks:  # the rest of a job, of which no task runs
+                continue
             ids = {task.id for task in tasks}
             if ids & recorded:
                 rest = [task for task in job.tasks if task.id not in recorded]
                 if rest:
-                    order.push(_with(job, rest))
+                    order.push(replace(job, tasks=tuple(rest)))
                 continue
             if len(tasks) < len(session.active(job)):
-                order.push(_with(job, [task for task in job.tasks if task.id not in ids]))
+                order.push(replace(job, tasks=tuple(task for task in job.tasks if task.id not in ids)))
             batches.append(tuple(tasks))
             yield batches
 
@@ -242,13 +252,6 @@ class Search:
             if wanted >= len(nodes):
                 return
             wanted, step = min(wanted + step, len(nodes)), step * 2
-
-
-def _with(job: Job, tasks: Iterable[Task]) -> Job:
-    """Return the job with only these tasks, and its minimums."""
-    return Job(
-        job.id, job.queue, tuple(tasks), job.minimum, job.priority, job.preemptible, job.created, job.uid, job.title
-    )
 
 
 def _by_job(batches: Iterable[Batch]) -> list[Batch]:

@@ -12,6 +12,8 @@ from lab.prediction.node_use import NodeUse, Occupant
 from lab.prediction.queues import ZERO, QueueStates, Vector, add
 
 WAITING = Place(Status.PENDING)
+NEW_GROUP = "new-"
+"""Begin of the name of a GPU group that does not exist yet."""
 
 
 class SchedulingSession:
@@ -48,7 +50,7 @@ class SchedulingSession:
     def new_group(self) -> str:
         """Return a name for a GPU that begins to be shared."""
         self._groups += 1
-        return f"new-{self._groups}"
+        return f"{NEW_GROUP}{self._groups}"
 
     # What a job wants
 
@@ -91,6 +93,10 @@ class SchedulingSession:
             >= least
             for name, least in job.minimum.items()
         )
+
+    def pending(self) -> list[Job]:
+        """Jobs with a pending task."""
+        return [job for job in self.jobs.values() if any(self.place(t).status is Status.PENDING for t in job.tasks)]
 
     def satisfied(self, job: Job) -> bool:
         """Whether the gang is complete."""

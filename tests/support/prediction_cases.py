@@ -49,9 +49,7 @@ def session_of(case: Mapping[str, Any]) -> SchedulingSession:
         firm = row["priority"] >= NON_PREEMPTIBLE
         created = f"{10**6 - row['age']:08}"
         least = {"": row["min"]}
-        jobs.append(
-            Job(row["name"], row["queue"], tuple(tasks), least, row["priority"], not firm, created, row["name"])
-        )
+        jobs.append(Job(row["name"], row["queue"], tuple(tasks), least, row["priority"], not firm, created))
     claims = [
         QueueClaim(
             queue["name"],

@@ -94,6 +94,19 @@ def test_preempts_a_lower_priority_in_its_queue(ask: Any) -> None:
     assert len(answer.evictions) == 1
 
 
+def test_older_workload_takes_the_room_that_an_eviction_makes(ask: Any) -> None:
+    """The second cycle places the older one first: allocation does not ask for the fair share (seen with 0.16.8)."""
+    held = [running(f"b-{number}", "b", "w1") for number in range(3)] + [running("a-0", "a", "w1")]
+    old, group = running("old", "b", "", gpus=4)
+    old["status"] = {"phase": "Pending"}
+    del old["spec"]["nodeName"]
+    snapshot = world(*held, running("a-1", "a", "w2", gpus=4), (old, group), queues=(queue("a", 2), queue("b", 6)))
+    (answer,) = ask(snapshot, gpu_pod("new", gpus=2, queue="b")).answers
+    assert [move.pod for move in answer.evictions] == ["n/a-1"]
+    assert answer.verdict == "no"
+    assert answer.reasons[0] == "an older workload takes the room that KAI makes for it"
+
+
 def test_equal_priority_in_a_full_queue_waits_and_a_higher_class_helps(ask: Any) -> None:
     (answer,) = ask(world(*full("a")), gpu_pod("p", queue="a")).answers
     assert answer.verdict == "no"
