@@ -17,6 +17,7 @@ from lab.gpu.simulated.assigner import assigner_image
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
+from lab.session.lab import OWN_NETWORK
 from lab.steps import kai
 from lab.steps.cluster import KindCluster
 from lab.steps.cluster.config import has_gpus
@@ -231,6 +232,7 @@ def build_plan(
         "no_kai": no_kai,
         "tenants": spec.tenants_in_words,
         "node_image": tag,
+        "pod_network": "" if not spec.cluster.own else OWN_NETWORK if own_node else "kindnet",
         **facts,
     }
     missing = tuple(choice for choice in choices if not choice.available)

@@ -17,7 +17,7 @@ def status(lab: Lab) -> StatusReport:
     """
     spec = lab.spec
     images = (NodeImage(spec, (), lab.node_image),) if spec.cluster.own else ()
-    shown = [*images, *cluster_steps(spec, lab.node_image, spec.cluster.own and lab.session.supply.own_node)]
+    shown = [*images, *cluster_steps(spec, lab.node_image, lab.own_node)]
     seen = observe(lab, shown, partial=True)
     steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}

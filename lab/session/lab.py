@@ -16,6 +16,9 @@ from lab.tools.process import Runner
 KAI_SERVES = "kai_serves"
 """Fact: the labels that a namespace needs for an adopted KAI to serve it, as ``key=value,…``; absent: none."""
 
+OWN_NETWORK = "ptp"
+"""Fact ``pod_network`` of nodes whose image was built here: the lab lays the network. Otherwise ``kindnet``."""
+
 
 class Lab:
     """One lab: ``Lab.of`` returns the lab of a lab file, ``Lab.attach`` one that is up."""
@@ -114,6 +117,11 @@ class Lab:
     def node_image(self) -> str:
         """The node image's tag."""
         return self.session.facts.get("node_image", "")
+
+    @property
+    def own_node(self) -> bool:
+        """Whether the node image was built here, without kindnet."""
+        return self.spec.cluster.own and self.session.facts.get("pod_network") == OWN_NETWORK
 
     def tenant(self, name: str) -> Cluster:
         """A tenant's cluster. Raises NoLab if the lab has no such tenant."""

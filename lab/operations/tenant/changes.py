@@ -47,7 +47,7 @@ class TenantChange:
     @cached_property
     def delta(self) -> PlanDelta[LabContext]:
         """The steps to undo and to apply."""
-        image, own = self.lab.node_image, self.lab.session.supply.own_node
+        image, own = self.lab.node_image, self.lab.own_node
         change = PlanDelta.between(*(cluster_steps(spec, image, own) for spec in (self.before, self.after)))
         loaded = {step.owner for step in self.loading if isinstance(step, LoadedImages)}
         applied = (

@@ -92,7 +92,7 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
         ApiFailed: the lab's own cluster does not answer.
     """
     found = states(lab, names)
-    every = cluster_steps(lab.spec, lab.node_image, lab.session.supply.own_node)
+    every = cluster_steps(lab.spec, lab.node_image, lab.own_node)
     mine = {one.spec.name: [step for step in every if step.id.partition(":")[2] == one.spec.name] for one in found}
     seen = observe(lab, [step for steps in mine.values() for step in steps], partial=True)
     return tuple(
