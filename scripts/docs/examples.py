@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from lab.explain.message_rules import patterns
 from lab.findings import Finding
 from lab.findings.description import EXAMPLES
 from lab.gpu.diagnosis.symptoms import in_text
+from lab.invariants.catalogue import ALL
+from lab.invariants.cluster_state import ClusterState, tenants_with_kai
 from lab.lint import RULES, lint, parse
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.pod_info import PodInfo
 from lab.text import one_line
 from tests.support.lint_examples import BROKEN
 
@@ -29,13 +33,23 @@ DATA = Path(__file__).parents[2] / "tests" / "data"
 EVIDENCE = 8
 """Lines of evidence that an example keeps."""
 
+_BROKEN_INVARIANTS = {
+    "bind-ends": "binder-down",
+    "gang-whole": "gang-stale",
+    "pod-group-exists": "group-missing",
+    "reserved": "reservation-deleted",
+    "tenant-no-host-groups": "tenant-two-kais",
+    "tenant-no-host-kai": "tenant-queue-inside",
+}
+"""Invariant → captured scenario in which it does not hold."""
+
 _UNSTABLE = re.compile(r"(?<=containerd://)[0-9a-f]{64}|(?<=sandbox \")[0-9a-f]{64}")
 
 
 def examples() -> dict[str, dict[str, Any]]:
     """Return the examples by area and id, sorted."""
     found: dict[str, dict[str, Any]] = {}
-    for key, one in (*_lint(), *_scenarios(), *_evictions(), *_messages(), *_symptoms()):
+    for key, one in (*_lint(), *_scenarios(), *_evictions(), *_messages(), *_symptoms(), *_invariants()):
         found.setdefault(key, one)
     return dict(sorted(found.items()))
 
@@ -73,20 +87,43 @@ def _scenarios() -> Iterator[tuple[str, dict[str, Any]]]:
     later: list[tuple[str, dict[str, Any]]] = []
     for path in sorted((DATA / "scenarios").glob("*.json.gz")):
         data = json.loads(gzip.decompress(path.read_bytes()))
-        subject, facts = data["subject"], data["facts"]
-        tenants = (TenantSnapshot(t["name"], ClusterSnapshot.from_json(t["world"]), t["own"]) for t in data["tenants"])
-        snapshot = LabSnapshot(ClusterSnapshot.from_json(data["host"]), tuple(tenants))
+        subject, snapshot = data["subject"], _snapshot(data)
         found = explained(snapshot, subject["name"], subject["namespace"], subject["tenant"]).findings
-        origin = (
-            f"a cluster with KAI {facts['kai_version']} and Kubernetes {facts['kubernetes']} (scenario {data['name']})"
-        )
         for number, finding in enumerate(found):
-            row = (f"explain/{finding.rule}", _of(finding, origin))
+            row = (f"explain/{finding.rule}", _of(finding, _origin(data)))
             if number:
                 later.append(row)
             else:
                 yield row
     yield from later
+
+
+def _snapshot(data: Mapping[str, Any]) -> LabSnapshot:
+    tenants = (TenantSnapshot(t["name"], ClusterSnapshot.from_json(t["world"]), t["own"]) for t in data["tenants"])
+    return LabSnapshot(ClusterSnapshot.from_json(data["host"]), tuple(tenants))
+
+
+def _origin(data: Mapping[str, Any]) -> str:
+    facts = data["facts"]
+    return f"a cluster with KAI {facts['kai_version']} and Kubernetes {facts['kubernetes']} (scenario {data['name']})"
+
+
+def _invariants() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What breaks invariants in captured clusters; elsewhere captures lack what they do not need for their own rule."""
+    rules = {one.id: one for one in ALL}
+    for rule, name in _BROKEN_INVARIANTS.items():
+        data = json.loads(gzip.decompress((DATA / "scenarios" / f"{name}.json.gz").read_bytes()))
+        snapshot = _snapshot(data)
+        tenants = {one.name: _state(one.snapshot, inside=True) for one in snapshot.tenants}
+        host = _state(snapshot.host)
+        state = replace(host, tenants=tenants, own_kai=tenants_with_kai(host.pods))
+        (finding, *_) = rules[rule].apply(state)
+        yield f"invariant/{rule}", _of(finding, _origin(data))
+
+
+def _state(snapshot: ClusterSnapshot, *, inside: bool = False) -> ClusterState:
+    pods = tuple(PodInfo.of(obj) for obj in snapshot.of("Pod"))
+    return ClusterState(snapshot, pods, {node.name: node for node in snapshot.nodes}, inside=inside)
 
 
 def _evictions() -> Iterator[tuple[str, dict[str, Any]]]:
