@@ -32,7 +32,7 @@ class Example:
     origin: str
     """The source of ``input`` and ``evidence``: a captured cluster, a recorded message, a manifest."""
     what: str
-    next: str
+    next: str = ""
     input: str = ""
     """The message or the manifest; empty for a captured cluster."""
     evidence: tuple[str, ...] = ()
