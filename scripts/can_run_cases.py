@@ -258,7 +258,7 @@ def _evicted(space: WorkloadNamespace, before: dict[str, str]) -> list[str]:
     return sorted(name for name, uid in before.items() if now.get(name) != uid)
 
 
-def _terminated(number: int, _: object) -> None:
+def terminated(number: int, _: object) -> None:
     """End by way of each ``finally``, which a second signal does not interrupt."""
     signal.signal(number, lambda *_: None)
     raise SystemExit(128 + number)
@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--period", type=float, default=0.3, help="seconds between KAI's cycles; 0: KAI's own 1")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, terminated)
     lab = Lab.attach(options.name)
     gpus = sum(NodeView.of(obj).gpus for obj in lab.cluster.list("Node"))
     results: list[Result] = []

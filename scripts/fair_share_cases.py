@@ -22,7 +22,7 @@ from typing import Any
 
 from lab.config import QueueResource, QueueSpec
 from lab.errors import LabError
-from lab.explain.queue_explanation import UNITS, QueueTree, explain_queues
+from lab.explain.queue_explanation import UNITS, QueueTree, explain_queues, fair_share_differs
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
@@ -30,11 +30,9 @@ from lab.steps.queues import temporary_queues
 from lab.workloads.modifiers import brief
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
-from scripts.can_run_cases import in_queues, scheduler_period
+from scripts.can_run_cases import in_queues, scheduler_period, terminated
 
 Json = dict[str, Any]
-_SAME = {"gpu": 0.01, "cpu": 2.0, "memory": 2.0}
-"""Differences by rounding, in GPUs, millicores and MB."""
 
 
 def random_tree(seed: str, gpus: int) -> tuple[list[QueueSpec], list[Json]]:
@@ -87,8 +85,7 @@ def differences(tree: QueueTree, queues: Sequence[str]) -> Iterator[str]:
         if queue.name not in queues:
             continue
         for resource, row in queue.resources.items():
-            same = max(_SAME[resource], 0.001 * row.fair)
-            if row.kai_fair is None or abs(row.kai_fair - row.fair) > same:
+            if row.kai_fair is None or fair_share_differs(resource, row):
                 yield f"{queue.name} {resource}: KAI {row.kai_fair}, computed {row.fair:g} {UNITS[resource]}"
 
 
@@ -119,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--period", type=float, default=0.3, help="seconds between KAI's cycles")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, terminated)
     lab = Lab.attach(options.name)
     gpus = sum(NodeView.of(obj).gpus for obj in lab.cluster.list("Node"))
     rows: list[Json] = []

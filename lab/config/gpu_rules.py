@@ -108,14 +108,14 @@ def warnings(spec: LabFields) -> Iterator[str]:
         for key in (alias for name, alias in of_nodes.items() if name in gpu.model_fields_set):
             yield f"gpu.{key}: has no effect: the GPUs are {whose} (provider 'existing')"
         return
-    line = known_line(spec.kai.version)
-    if gpu.mode != "none" and gpus_are_shared(spec) and line is not None and line.reservation_class == "node":
-        why = "reservation pods get the nodes' default runtime and find no GPU, so that no fraction starts"
-        yield f"kai.version: with KAI {spec.kai.version}, {why}; 0.7.12 and newer name NVIDIA's runtime"
     if gpu.mode == "none":
         if gpu.pools:
             yield f"gpu.pools: have no effect, as gpu.mode is 'none' ({len(gpu.pools)} given)"
         return
+    line = known_line(spec.kai.version)
+    if gpus_are_shared(spec) and line is not None and line.reservation_class == "node":
+        why = "reservation pods get the nodes' default runtime and find no GPU, so that no fraction starts"
+        yield f"kai.version: with KAI {spec.kai.version}, {why}; 0.7.12 and newer name NVIDIA's runtime"
     left = spec.cluster.workers - sum(pool.workers for pool in gpu.pools)
     if gpu.pools and left > 0:
         yield f"gpu.pools: {count(left, 'worker')} of {spec.cluster.workers} in no pool: without GPUs"

@@ -223,10 +223,15 @@ def _why(gpu: QueueFigures, peers: list[QueueFigures], priority: int) -> Iterato
         yield f"past use of {gpu.past_use:.1%} of the cluster lowers its weight"
 
 
+def fair_share_differs(resource: str, row: QueueFigures) -> bool:
+    """Whether KAI reports another fair share than the computed one, beyond rounding."""
+    return row.kai_fair is not None and abs(row.kai_fair - row.fair) > max(_SAME[resource], 0.001 * row.fair)
+
+
 def _findings(snapshot: ClusterSnapshot, name: str, own: Mapping[str, QueueFigures]) -> Iterator[Finding]:
     for resource, row in own.items():
         unit, same = UNITS[resource], _SAME[resource]
-        if row.kai_fair is not None and abs(row.kai_fair - row.fair) > max(same, 0.001 * row.fair):
+        if fair_share_differs(resource, row):
             yield Finding(
                 f"KAI's fair share of queue {name} is {row.kai_fair:g} {unit}, and the computed one is {row.fair:g}",
                 "repeat it: pods changed between the scheduler's cycle and the read, or kValue is not 1",

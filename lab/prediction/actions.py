@@ -139,10 +139,7 @@ class Cycle:
                 others.add(job)
 
     def _pending(self) -> Iterable[Job]:
-        session = self.session
-        for job in session.jobs.values():
-            if session.ready(job) and any(session.place(t).status is Status.PENDING for t in job.tasks):
-                yield job
+        return filter(self.session.ready, self.session.pending())
 
     def _allocate(self) -> None:
         session = self.session

@@ -111,7 +111,7 @@ def _run(
 ) -> tuple[SchedulingSession, dict[str, Outcome]]:
     """Return the session of the last cycle, and what became of the jobs once no cycle evicts any more."""
     here, ids = world.with_jobs(jobs, changes), {job.id for job in jobs}
-    session, old = here.session(), world.session().queues.states
+    session, old = here.session(), world.queues().states
     grown = [
         name
         for name, queue in session.queues.states.items()

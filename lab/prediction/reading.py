@@ -72,9 +72,13 @@ class World:
     smallest_gpu: int | None = None
     kai: KaiInstallation | None = None
 
+    def queues(self) -> QueueStates:
+        """Return the queues with their fair shares; nothing is allocated in them yet."""
+        return QueueStates(self.claims, self.total)
+
     def session(self) -> SchedulingSession:
         """Return a session of this cluster."""
-        return SchedulingSession(self.machines, self.jobs, QueueStates(self.claims, self.total), self.places)
+        return SchedulingSession(self.machines, self.jobs, self.queues(), self.places)
 
     def with_jobs(self, new: Iterable[Job], changes: Mapping[str, Mapping[str, QueueShare]] | None = None) -> World:
         """Return the cluster with further jobs whose tasks wait.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lab.config import queue_rules
-from lab.config.rules import kai_version
 from lab.errors import SpecError, Unavailable
 from lab.kai import line_of
 from lab.kai.names import KAI_CHART
@@ -31,7 +30,7 @@ def check_kai_version(ctx: LabContext, where: str) -> tuple[str, ...]:
     spec = ctx.spec
     version, at = spec.kai.version, ("kaiVersion",)
     line = line_of(version)
-    broken = [*kai_version(version, at), *queue_rules.levels(spec.queues, ("queues",), version, at)]
+    broken = list(queue_rules.levels(spec.queues, ("queues",), version, at))
     if broken:
         raise SpecError(
             f"{where} cannot have KAI {version}: {broken[0].what}",
