@@ -67,13 +67,12 @@ class FailedJobs:
         if len(known) > len(own):
             return True
         pairs = zip(own, known, strict=False)
-        return next((True for mine, other in pairs if _fits(mine, other) and not _fits(other, mine)), False)
+        return any(_fits(mine, other) and not _fits(other, mine) for mine, other in pairs)
 
     def add(self, job: Job) -> None:
         key, own = self._constraints(job), self._pending(job)
         known = self._smallest.get(key)
-        smaller = known is not None and 0 < len(own) <= len(known) and all(map(_fits, own, known))
-        if known is None or smaller:
+        if known is None or (0 < len(own) <= len(known) and all(map(_fits, own, known))):
             self._smallest[key] = own
 
     def _pending(self, job: Job) -> list[Vector]:

@@ -89,9 +89,8 @@ class World:
         """
         added = tuple(new)
         claims = self._requesting((job, task, 1) for job in added for task in job.tasks)
-        shares = ({**claim.shares, **(changes or {}).get(claim.name, {})} for claim in claims)
-        claims = tuple(replace(claim, shares=own) for claim, own in zip(claims, shares, strict=True))
-        return replace(self, jobs=(*self.jobs, *added), claims=claims)
+        changed = (replace(one, shares={**one.shares, **(changes or {}).get(one.name, {})}) for one in claims)
+        return replace(self, jobs=(*self.jobs, *added), claims=tuple(changed))
 
     def after(self, session: SchedulingSession) -> World:
         """Return the cluster once the pods that a session evicted are gone.
