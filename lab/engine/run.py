@@ -114,8 +114,8 @@ class Engine(Generic[C]):
         """Observe all steps in parallel; one that needs an absent step is absent.
 
         Args:
-            gate: the step after which all that need it, directly or not, are observed at once; otherwise each waits
-                for what it needs.
+            gate: the step that all those wait for that need it, directly or not; no other step waits. Without a gate
+                each step waits for what it needs.
             stop: observe nothing behind a gate that is not READY; it counts as drifted.
 
         Raises:
@@ -123,7 +123,9 @@ class Engine(Generic[C]):
         """
         seen: dict[str, Observed] = {}
         failures: dict[str, Exception] = {}
-        needs = {step_id: (gate,) if self._needs(step_id, gate) else self.needs[step_id] for step_id in self._order}
+        needs = self.needs
+        if gate:
+            needs = {step_id: (gate,) if self._needs(step_id, gate) else () for step_id in self._order}
 
         def look(step: Step[C]) -> str:
             if any(need in failures for need in needs[step.id]):

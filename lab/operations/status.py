@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from lab.operations.abandoned import abandoned
 from lab.operations.engine import observe
 from lab.operations.planning import cluster_steps, no_kai_notice
@@ -18,9 +20,10 @@ def status(lab: Lab) -> StatusReport:
     spec = lab.spec
     images = (NodeImage(spec, (), lab.node_image),) if spec.cluster.own else ()
     shown = [*images, *cluster_steps(spec, lab.node_image, lab.own_node)]
-    seen = observe(lab, shown, partial=True)
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(abandoned, lab)
+        seen = observe(lab, shown, partial=True)
     steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
     notices = no_kai_notice(spec, lab.kai_reason)
-    left = abandoned(lab)
-    return StatusReport(spec.name, lab.session.facts, steps, notices, tenants, lab.paths.kubeconfig, left)
+    return StatusReport(spec.name, lab.session.facts, steps, notices, tenants, lab.paths.kubeconfig, left.result())

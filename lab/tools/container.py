@@ -8,15 +8,19 @@ import io
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from lab.errors import CommandFailed
 from lab.tools.process import Result, Runner
+
+R = TypeVar("R")
 
 _REMOVAL_SECONDS = 150.0
 
@@ -48,21 +52,35 @@ class Container:
 class ContainerEngine:
     """One container engine: docker, podman or nerdctl. Methods raise CommandFailed."""
 
-    _seen: dict[str, tuple[Container, ...]] | None = None
-    _listing = threading.Lock()
+    _seen: dict[object, Future[Any]] | None = None
 
     def __init__(self, run: Runner, name: str = "docker") -> None:
         self._run = run
         self.name = name
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """In this block nothing changes containers: those of a label are listed once, for all threads."""
+        """In this block nothing changes: containers of a label and files in them are read once, for all threads."""
         self._seen = {}
         try:
             yield
         finally:
             self._seen = None
+
+    def _once(self, key: object, read: Callable[[], R]) -> R:
+        """What ``read`` returns; within ``reading`` it is called once for each key."""
+        if (seen := self._seen) is None:
+            return read()
+        with self._lock:
+            first = key not in seen
+            future: Future[R] = seen.setdefault(key, Future())
+        if first:
+            try:
+                future.set_result(read())
+            except BaseException as error:  # noqa: BLE001 - raised below, in every thread that waits
+                future.set_exception(error)
+        return future.result()
 
     def call(
         self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None
@@ -83,6 +101,11 @@ class ContainerEngine:
         flag = ["-i"] if stdin is not None else []
         return self.call("exec", *flag, container, *argv, stdin=stdin, check=check, timeout=timeout)
 
+    def read_file(self, container: str, path: str, *, timeout: float) -> str:
+        """The text of a file in a container; empty without it, or if the container does not run."""
+        read = partial(self.exec, container, ["cat", path], check=False, timeout=timeout)
+        return self._once((container, path), read).out
+
     def write_file(self, container: str, path: str, text: str, mode: str = "0644") -> None:
         """Write a file in a running container, with a rename so that readers never see half of it."""
         self.exec(container, ["sh", "-c", _WRITE, "kailab", path, mode], stdin=text)
@@ -100,12 +123,7 @@ class ContainerEngine:
 
     def containers(self, label: str) -> tuple[Container, ...]:
         """All containers, running or not, that carry ``label`` (``key`` or ``key=value``), oldest first."""
-        if (seen := self._seen) is None:
-            return self._containers(label)
-        with self._listing:
-            if label not in seen:
-                seen[label] = self._containers(label)
-            return seen[label]
+        return self._once(label, lambda: self._containers(label))
 
     def _containers(self, label: str) -> tuple[Container, ...]:
         ids = self.call("ps", "-aq", "--no-trunc", "--filter", f"label={label}").out.split()

@@ -78,7 +78,7 @@ def failures_in(config: str) -> dict[int, Health]:
 
 def failures_on(ctx: LabContext, node: str) -> dict[int, Health]:
     """Return the GPUs of a node that are not healthy; none if it has no nvml.conf or does not run."""
-    return failures_in(ctx.engine.exec(node, ["cat", NVML_CONFIG], check=False, timeout=30).out)
+    return failures_in(ctx.engine.read_file(node, NVML_CONFIG, timeout=30))
 
 
 def with_failures(gpus: Iterable[SimulatedGpu], failures: Failures) -> tuple[SimulatedGpu, ...]:

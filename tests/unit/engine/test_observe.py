@@ -31,6 +31,18 @@ def test_dependents_of_an_absent_step_are_not_observed() -> None:
     assert steps[1].verbs == steps[2].verbs == []
 
 
+def test_steps_before_a_gate_do_not_wait_for_each_other() -> None:
+    both = threading.Barrier(2)
+
+    def meet(_: object) -> None:
+        both.wait(WAIT)
+
+    steps = [FakeStep("image", done=True), FakeStep("cluster", ("image",), done=True), FakeStep("kai", ("cluster",))]
+    for step in steps[:2]:
+        step.act["observe"] = meet
+    assert engine(steps).observe("cluster").keys() == {"image", "cluster", "kai"}
+
+
 def test_observe_changes_nothing_and_emits_no_events() -> None:
     steps, log = chain()
     events: list[Event] = []

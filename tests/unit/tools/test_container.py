@@ -87,6 +87,28 @@ def test_containers_are_listed_once_while_nothing_changes_them(engine: Container
     assert len(runner.lines) == 4
 
 
+def test_file_is_read_once_while_nothing_changes(engine: ContainerEngine, runner: FakeRunner) -> None:
+    runner.handle("docker exec n cat /file", out="text")
+    runner.handle("docker exec n cat /gone", out="", code=1)
+    with engine.reading():
+        assert [engine.read_file("n", path, timeout=1) for path in ("/file", "/gone", "/file", "/gone")] == [
+            "text",
+            "",
+        ] * 2
+    assert len(runner.lines) == 2
+    engine.read_file("n", "/file", timeout=1)
+    assert len(runner.lines) == 3
+
+
+def test_failure_of_a_read_reaches_everybody_who_asked(engine: ContainerEngine, runner: FakeRunner) -> None:
+    runner.handle("docker ps -aq", code=1, err="Cannot connect to the Docker daemon")
+    with engine.reading():
+        for _ in range(2):
+            with pytest.raises(CommandFailed, match="docker ps"):
+                engine.containers("label")
+    assert len(runner.lines) == 1
+
+
 def test_container_that_is_gone_meanwhile_is_omitted(engine: ContainerEngine, runner: FakeRunner) -> None:
     runner.handle("docker ps -aq", out="c2 c1")
     runner.containers(facts)
