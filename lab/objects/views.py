@@ -30,11 +30,19 @@ class Condition:
     """True, False or Unknown."""
     reason: str = ""
     message: str = ""
+    since: datetime | None = None
+    """Its last transition."""
 
     @classmethod
     def all_of(cls, obj: Obj) -> tuple[Condition, ...]:
         return tuple(
-            cls(c.get("type", ""), c.get("status", ""), c.get("reason", ""), c.get("message", ""))
+            cls(
+                type=c.get("type", ""),
+                status=c.get("status", ""),
+                reason=c.get("reason", ""),
+                message=c.get("message", ""),
+                since=datetime.fromisoformat(at) if (at := c.get("lastTransitionTime")) else None,
+            )
             for c in parts(obj)[2].get("conditions") or []
         )
 

@@ -27,6 +27,7 @@ from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
+from lab.steps.early_probes import early_probes
 from lab.steps.kai import guest_removal, required_crds
 from lab.steps.kai.binder_placeholders import are_left, delete_placeholders, placeholders
 from lab.steps.kai.chart import chart_seen, config_documents
@@ -333,18 +334,20 @@ class Kai(LabStep):
         helm_release.restart_crashed(cluster, NAMESPACE)
 
         def up(pods: list[dict[str, Any]]) -> bool:
+            probes.see(pods)
             ready = _ready_apps(pods, starts)
             ctx.progress("waiting for components", len(expected & ready), len(expected))
             return expected <= ready
 
-        cluster.wait(
-            "Pod",
-            up,
-            namespace=NAMESPACE,
-            timeout=_READY_SECONDS,
-            fail=helm_release.StuckPods(images_present=ctx.images_in_nodes),
-            what=f"KAI's components run: {', '.join(sorted(expected))}",
-        )
+        with early_probes(cluster, NAMESPACE) as probes:
+            cluster.wait(
+                "Pod",
+                up,
+                namespace=NAMESPACE,
+                timeout=_READY_SECONDS,
+                fail=helm_release.StuckPods(images_present=ctx.images_in_nodes),
+                what=f"KAI's components run: {', '.join(sorted(expected))}",
+            )
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)
         cluster.wait(
             "Deployment",

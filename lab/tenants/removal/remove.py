@@ -37,6 +37,7 @@ from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import unmark_nodes
 from lab.tenants.removal import timeline
 from lab.tenants.removal.footprint import Footprint, claimed_from, disturbed, reservation_pods
+from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import (
     MARKED,
     SYNCED_CLUSTER_WIDE,
@@ -265,9 +266,6 @@ class _TenantRemoval:
         if not (self.footprint.gpus or self.footprint.shares):
             self.watch.note(timeline.GPUS_FREE, "the tenant held no GPU")
             return
-        # it imports lab.explain, which 'status' and others do without
-        from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
-
         held = self.footprint
         check = GpuReleaseCheck(self.cluster, self.ctx.spec, self.tenant, held.gpus, held.shares)
         try:

@@ -19,7 +19,7 @@ from lab.steps.helm_release import merged, value_at
 from lab.tenants.vcluster.access import Endpoint
 from lab.tenants.vcluster.chart import VClusterChart, read_vcluster_chart, shipped_chart
 from lab.tenants.vcluster.mode_validation import SCHEDULERS, mode_problems, mode_warnings
-from lab.tenants.vcluster.values import ACCESS_KEYS, release_values, tenant_values
+from lab.tenants.vcluster.values import ACCESS_KEYS, REPLICAS, release_values, tenant_values
 from lab.text import perhaps
 
 if TYPE_CHECKING:
@@ -167,9 +167,8 @@ def _rules(tenant: TenantSpec, values: Values) -> Iterator[str]:
         if on(one) and on(other):
             yield f"values.{other}: cannot be on together with {one}"
     embedded = not on("controlPlane.backingStore.etcd.deploy.enabled")
-    replicas = "controlPlane.statefulSet.highAvailability.replicas"
-    if embedded and int(value_at(values, replicas) or 1) > 1:
-        yield f"values.{replicas}: the embedded database serves one replica only"
+    if embedded and int(value_at(values, REPLICAS) or 1) > 1:
+        yield f"values.{REPLICAS}: the embedded database serves one replica only"
     if on("policies.podSecurityStandard") and values["policies"]["podSecurityStandard"] not in _POD_SECURITY:
         yield f"values.policies.podSecurityStandard: must be one of {', '.join(_POD_SECURITY)}"
     for kind in ("configMaps", "secrets"):

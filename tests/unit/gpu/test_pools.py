@@ -86,9 +86,10 @@ def test_kind_config_has_the_labels_of_the_pools() -> None:
     (mapped,) = control["extraPortMappings"]
     assert (mapped["hostPort"], mapped["containerPort"], mapped["listenAddress"]) == (1, 2, "127.0.0.1")
     assert config["networking"] == {"apiServerPort": 3, "disableDefaultCNI": True}
-    kubelet, volumes, etcd, dns, alone = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
+    kubelet, controllers, etcd, dns, alone = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
     assert (kubelet["kind"], kubelet["nodeStatusUpdateFrequency"]) == ("KubeletConfiguration", "2s")
-    (mount,) = volumes["controllerManager"]["extraVolumes"]
+    assert controllers["controllerManager"]["extraArgs"] == {"kube-api-qps": "200", "kube-api-burst": "400"}
+    (mount,) = controllers["controllerManager"]["extraVolumes"]
     assert (mount["hostPath"], mount["mountPath"]) == (VOLUMES, VOLUMES)
     assert etcd["kind"] == dns["kind"] == "ClusterConfiguration"
     assert etcd["etcd"]["local"]["extraArgs"] == {"unsafe-no-fsync": "true"}

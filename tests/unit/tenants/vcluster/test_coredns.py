@@ -9,6 +9,7 @@ import pytest
 from lab.engine.step import State
 from lab.errors import WaitTimeout
 from lab.kube.transport import TransportError
+from lab.objects.synced import MANAGED_BY_LABEL
 from lab.tenants.vcluster import access, coredns
 from tests.support.api_requests import Call
 from tests.support.builders import ready_deployment, running_pod
@@ -90,6 +91,36 @@ def test_dns_that_never_becomes_ready_is_named(world: LabWorld) -> None:
     with pytest.raises(WaitTimeout, match="CoreDNS of tenant team-a is Ready"):
         step_of(world).apply(world.ctx)
     assert sum("CoreDNS" in what for what in inside.waits) == coredns.ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("started", "ready", "killed"), [("10:00:05", False, True), ("10:00:12", False, False), ("10:00:05", True, False)]
+)
+def test_dns_that_started_before_its_api_is_restarted(
+    runner: FakeRunner, tmp_path: Path, started: str, ready: bool, killed: bool
+) -> None:
+    world = tenant_world(runner, tmp_path)
+    kill = "docker exec worker ctr --namespace k8s.io task kill --signal SIGKILL abc"
+    handler = runner.handle(kill) if killed else None
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:10Z"}
+    control = running_pod("team-a-0", SPACE, labels={"app": "vcluster", "release": "team-a"})
+    control["status"]["conditions"] = [condition]
+    copy = running_pod(
+        "coredns-x", SPACE, labels={**DNS, MANAGED_BY_LABEL: "team-a", "vcluster.loft.sh/namespace": SYSTEM}
+    )
+    copy["spec"]["nodeName"] = "worker"
+    copy["status"]["containerStatuses"] = [
+        {
+            "name": "coredns",
+            "ready": ready,
+            "containerID": "containerd://abc",
+            "state": {"running": {"startedAt": f"2026-01-01T{started}Z"}},
+        }
+    ]
+    world.api.add(control, copy)
+    world.tenants["team-a"].add(running_pod(coredns.NAME, SYSTEM, labels=DNS))
+    coredns.wait_for_dns(world.ctx, "team-a")
+    assert handler is None or len(handler.calls) == 1
 
 
 def test_lost_configuration_is_drift(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,3 +147,26 @@ def test_tenant_steps_need_the_network_only() -> None:
     assert [step.id for step in steps] == ["tenant:team-a", "tenant:team-b"]
     assert {step.needs for step in steps} == {("network",)}
     assert "vCluster 0.36.1" in steps[0].effects()[0].what
+
+
+def test_controllers_start_at_once_and_wait_for_no_lease() -> None:
+    kubernetes = value_at(tenant_values(tenant_spec()), "controlPlane.distro.k8s")
+    assert kubernetes["controllerManager"]["extraArgs"] == [
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        "--leader-elect=false",
+    ]
+    assert kubernetes["scheduler"]["extraArgs"] == ["--leader-elect=false"]
+
+
+def test_several_control_planes_elect_a_leader_and_the_arguments_of_the_lab_file_come_last() -> None:
+    several = {"controlPlane": {"statefulSet": {"highAvailability": {"replicas": 3}}}}
+    given = {"distro": {"k8s": {"controllerManager": {"extraArgs": ["--kube-api-qps=20"]}}}}
+    values = tenant_values(tenant_spec(values={"controlPlane": {**several["controlPlane"], **given}}))
+    kubernetes = value_at(values, "controlPlane.distro.k8s")
+    assert kubernetes["controllerManager"]["extraArgs"] == [
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        "--kube-api-qps=20",
+    ]
+    assert kubernetes["scheduler"]["extraArgs"] == []
