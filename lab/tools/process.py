@@ -24,6 +24,10 @@ OnLine = Callable[[str], None]
 Send = Callable[[Collection[int], int], None]
 """Sends a signal (the second argument) to process groups."""
 
+_STARTS = threading.Lock()
+"""One process is started at a time: filelock 4 refuses os.fork while another thread forks, with a RuntimeError. Seen
+with Python 3.12 and 3.13."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -160,7 +164,8 @@ class HostRunner:
             with tempfile.TemporaryFile() as stdin_file:
                 stdin_file.write(stdin.encode() if isinstance(stdin, str) else stdin or b"")
                 stdin_file.seek(0)
-                process = sh.Command(words[0])(*words[1:], _in=stdin_file, **options)
+                with _STARTS:
+                    process = sh.Command(words[0])(*words[1:], _in=stdin_file, **options)
         except sh.CommandNotFound as error:
             raise CommandFailed(words, 127, why=f"{words[0]} is not an executable program") from error
         except (sh.ForkException, OSError) as error:
@@ -258,9 +263,10 @@ def _signal_as_root(groups: Collection[int], number: int) -> None:
 
     words = ("-n", "kill", "-s", str(int(number)), "--", *(f"-{group}" for group in sorted(groups)))
     try:
-        sent = sh.Command("sudo")(
-            *words, _ok_code=list(range(-64, 256)), _return_cmd=True, _new_group=True, _timeout=10
-        )
+        with _STARTS:
+            sent = sh.Command("sudo")(
+                *words, _ok_code=list(range(-64, 256)), _return_cmd=True, _new_group=True, _timeout=10
+            )
     except (sh.CommandNotFound, sh.ForkException, sh.TimeoutException):
         sent = None
     if sent is None or sent.exit_code != 0:

@@ -27,6 +27,7 @@ from lab.tools.process import HostRunner
 from lab.workloads.pods import gpu_pod
 from tests.integration.conftest import Cli, Done, containers_of, lacking
 from tests.integration.kai_lines import two_lines
+from tests.support.documented_keys import different_keys
 from tests.support.killed import Killable
 from tests.support.secret_scan import ProcessWatch, files_below, forms, kubeconfigs, leaks, needles
 
@@ -38,6 +39,7 @@ SERVICES_SECONDS = 75.0
 REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
 MIRRORS = {"Registry-1.example": "localhost:5001", "10.0.0.7:5000": "http://mirror-2.example:8080/a_b/c.d-e/"}
 CERTS = "/etc/containerd/certs.d"
+PAUSE = "registry.k8s.io/pause:3.10.1"
 EVIL = "x; touch /pwned; echo #"
 ROOT = Path(__file__).parents[2]
 
@@ -163,6 +165,11 @@ def test_odd_mirrors_reach_the_nodes_and_shell_text_is_refused(command: Cli, eng
     for node in containers_of(engine, NAME):
         assert engine.run(["docker", "exec", node, "test", "-e", "/pwned"], check=False).code == 1
         assert engine.run(["docker", "exec", node, "ls", CERTS]).out.split() == sorted(MIRRORS)
+
+
+def test_documents_have_the_documented_keys(command: Cli, lab: Lab) -> None:
+    assert lab.spec.name == NAME
+    assert different_keys(lambda words: command(*words, "--json", code=None).json(), NAME) == {}
 
 
 @pytest.mark.timeout(1800)
@@ -326,9 +333,6 @@ def test_nothing_that_the_lab_writes_or_runs_holds_a_secret(command: Cli, lab: L
             pass
         planted_process.kill()
     assert leaks(seen.seen, {"planted": forms(token)})
-
-
-PAUSE = "registry.k8s.io/pause:3.10.1"
 
 
 @pytest.mark.long

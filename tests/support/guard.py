@@ -46,9 +46,9 @@ class Guard:
 
         self.patch.setattr(sh.Command, "__call__", call)
         self.patch.setattr(subprocess.Popen, "__init__", popen)
-        closed = ["system", "posix_spawn", "posix_spawnp"]
-        if not allowed:
-            closed += ["fork", "forkpty", "execv", "execve"]
+        closed = ["system"]
+        if not allowed:  # subprocess uses fork, and posix_spawn since Python 3.13
+            closed += ["fork", "forkpty", "execv", "execve", "posix_spawn", "posix_spawnp"]
         for name in closed:
             self.patch.setattr(os, name, self._closed(f"os.{name}"))
 
