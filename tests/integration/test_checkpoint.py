@@ -27,9 +27,11 @@ def look(paths: LabPaths) -> tuple[frozenset[str], frozenset[str], str]:
 
 
 def restarts(paths: LabPaths) -> dict[str, int]:
-    """Restarts of the containers of KAI and of the tenants' control planes."""
+    """Restarts of the containers of KAI and of the tenants' control planes; the lab itself restarts their CoreDNS."""
     pods = Cluster(paths.kubeconfig).list("Pod")
-    ours = [pod for pod in pods if pod["metadata"]["namespace"].startswith(("kai-", "vcluster-"))]
+    spaces, dns = ("kai-", "vcluster-"), "vcluster-kube-dns"
+    ours = [pod for pod in pods if pod["metadata"]["namespace"].startswith(spaces)]
+    ours = [pod for pod in ours if pod["metadata"].get("labels", {}).get("k8s-app") != dns]
     return {
         pod["metadata"]["name"]: count
         for pod in ours

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "json.md"
 
 _OF_A_LAB = {
-    **{one: one for one in ("status", "doctor", "gpus", "kai advise", "explain --all", "explain queue", "verify")},
+    **{one: one for one in ("status", "doctor", "gpus", "explain --all", "explain queue", "verify")},
     **{one: one for one in ("tenant list", "tenant status", "watch status")},
     "explain eviction": "explain evictions",
     "can-run": f"can-run {ROOT / 'manifests' / 'workloads' / 'gpu.yaml'}",

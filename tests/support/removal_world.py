@@ -10,7 +10,7 @@ from lab.config import TenantSpec
 from lab.tenants.removal.remove import remove_tenant
 from lab.tenants.removal.timeline import Removal
 from tests.support import builders
-from tests.support.builders import ready_deployment, running_pod
+from tests.support.builders import ready_deployment, release_secret, running_pod
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec, tenant_spec
@@ -19,6 +19,30 @@ SPACE = "vcluster-team-a"
 RESERVATIONS = "kai-resource-reservation"
 BY_HELM = {"meta.helm.sh/release-name": "team-a", "meta.helm.sh/release-namespace": SPACE}
 SINCE = "2026-01-01T00:00:00Z"
+
+MANIFEST = f"""
+apiVersion: v1
+kind: Service
+metadata:
+  name: team-a
+  namespace: {SPACE}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata:
+  name: team-a-extra
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: vc-team-a-v-{SPACE}
+---
+apiVersion: example.com/v1
+kind: Unknown
+metadata:
+  name: unknown
+"""
+"""Objects of the tenant's release, one of a kind that the server no longer has."""
 
 Json = dict[str, Any]
 
@@ -74,9 +98,12 @@ class RemovalWorld(LabWorld):
         """Add the tenant with its control plane and these pods."""
         control = {"app": "vcluster", "release": "team-a"}
         self.api.put("Namespace", SPACE, metadata={"uid": "space", "labels": {"kailab": "demo"}})
-        self.api.add(ready_deployment("team-a", SPACE))
+        self.api.add(
+            ready_deployment("team-a", SPACE), release_secret("team-a", SPACE, {}, version="0.36.1", manifest=MANIFEST)
+        )
         for doc in (pod("team-a-0", labels=control, grace=15), *pods):
             self.api.add(doc)
+        self.api.put("PriorityClass", "team-a-extra", metadata={"annotations": BY_HELM})
         for kind in ("ClusterRole", "ClusterRoleBinding"):
             self.api.put(kind, f"vc-team-a-v-{SPACE}", metadata={"annotations": BY_HELM})
 
@@ -89,11 +116,6 @@ def inhabited(runner: FakeRunner, folder: Path) -> RemovalWorld:
     world = RemovalWorld(runner, folder, tenant_spec())
     world.inhabit(pod("web-x-default-x-team-a", virtual=WEB))
     return world
-
-
-def helm(world: RemovalWorld) -> None:
-    """Declare Helm's uninstallation of the tenant."""
-    world.helm("uninstall", "team-a", "--namespace", SPACE)
 
 
 def remove(world: RemovalWorld, **options: Any) -> Removal:

@@ -3,7 +3,8 @@
 Most of the time of the usual commands is grace: a PID 1 without a handler ignores SIGTERM for its 30 s, and the
 namespace controller, which first checks 5 s after a deletion, checks again only after half of the longest grace period
 (kubernetes 1.34, pkg/controller/namespace/namespace_controller.go). So the pods get a short grace period and end while
-the namespace controller still waits; Helm runs in parallel. The order matters:
+the namespace controller still waits. Meanwhile the objects of the release are deleted, one request each: vCluster's
+chart has no hooks, and a Helm process would take processor time from the pods that end. The order matters:
 
 1. scale the syncer to 0, so that it recreates no pod, and delete its pods with a short grace period;
 2. delete the namespace, with many pods 2 s later: from here on no object can be created in it, and its 5 s count;
@@ -23,14 +24,15 @@ from typing import Any
 
 from lab.config import TenantSpec
 from lab.engine.milestones import Stopwatch
-from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
+from lab.errors import ApiFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kai.names import RESERVATION_APP
-from lab.kube import Cluster
+from lab.kube import Cluster, ownership
 from lab.kube.ownership import is_own, owner_of
 from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
+from lab.serialization import yaml_documents
 from lab.session import kai_changes
 from lab.session.context import LabContext
 from lab.steps import helm_release
@@ -52,11 +54,11 @@ from lab.tenants.removal.stuck_namespace import stuck_namespace
 from lab.tenants.removal.terminated_pods import delete_terminated
 from lab.tenants.removal.timeline import Removal
 from lab.tenants.vcluster import access, existing_access
+from lab.tools.helm import Release
 
 DEADLINE = 60.0
 """Seconds after which a namespace that still exists counts as stuck."""
 
-_HELM_SECONDS = 120.0
 _QUICK = 3.0
 """With at most these seconds of grace, pods are gone before the namespace controller checks for the first time."""
 
@@ -145,6 +147,7 @@ class _TenantRemoval:
     def run(self) -> Removal:
         name = self.tenant.name
         self.footprint = Footprint.of(self.cluster.list("Pod"), self.space, self.cluster.list("PersistentVolume"))
+        release = self._release()
         space = self.cluster.get("Namespace", self.space)
         if space is not None:
             self._stop_syncer()
@@ -158,7 +161,8 @@ class _TenantRemoval:
             else:
                 self._pods()
             self.cluster.delete("Namespace", self.space)
-            _in_parallel(lambda: self._namespace_gone(uid), *((self._pods,) if quick else ()), self._release)
+            pods = (self._pods,) if quick else ()
+            _in_parallel(lambda: self._namespace_gone(uid), *pods, lambda: self._delete(release))
         else:
             self._cluster_wide()
             unmark_nodes(self.ctx, self.tenant.name)
@@ -275,15 +279,26 @@ class _TenantRemoval:
         finally:
             check.delete_pods()
 
-    def _release(self) -> None:
-        """Uninstall the release, then delete cluster-wide objects that Helm does not know or did not delete.
-
-        Helm's records are in the deleted namespace, so its error is only a notice; what remains is checked later.
-        """
+    def _release(self) -> Release | None:
+        """The tenant's release; None without one, and with a notice where it cannot be read."""
         try:
-            helm_release.helm_for(self.ctx).uninstall(self.tenant.name, self.space, timeout=_HELM_SECONDS)
-        except CommandFailed as error:
-            self.ctx.notice(f"helm uninstall {self.tenant.name}: {(error.evidence or (error.what,))[-1]}", "info")
+            return helm_release.installed(self.cluster, self.tenant.name, self.space)
+        except Interrupted:
+            raise
+        except LabError as error:
+            self.ctx.notice(f"release {self.tenant.name} is not read: {error.what}", "info")
+            return None
+
+    def _delete(self, release: Release | None) -> None:
+        """Delete the objects of the release, then cluster-wide ones that Helm does not know."""
+        for doc in yaml_documents(release.manifest) if release else ():
+            with suppress(ApiFailed):  # what remains is reported as a leftover
+                resource, name = self.cluster.kinds.of(doc), doc["metadata"]["name"]
+                place = doc["metadata"].get("namespace", self.space) if resource.namespaced else None
+                # one of the same name may be of others
+                found = self.cluster.get(resource.qualified_kind, name, place)
+                if found and ownership.helm_release(found) == (self.space, self.tenant.name):
+                    self.cluster.delete(resource.qualified_kind, name, place)
         self._cluster_wide()
 
     def _cluster_wide(self) -> None:

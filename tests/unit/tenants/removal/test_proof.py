@@ -18,7 +18,7 @@ from tests.support import builders
 from tests.support.api_requests import Call
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
-from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove, reservation
+from tests.support.removal_world import RemovalWorld, inhabited, node, pod, remove, reservation
 from tests.support.specs import EXISTING, lab_spec, tenant_spec
 
 
@@ -44,7 +44,6 @@ def test_gpu_check_requests_as_many_gpus_as_the_tenant_held(world: RemovalWorld)
     world.api.add(pod("train", virtual="default/train", gpus=2))
     world.api.add(pod("other", "team-b", gpus=1))
     created = run_check_pods(world)
-    helm(world)
     removal = remove(world, check_gpus=True)
     (check,) = created
     container = check["spec"]["containers"][0]
@@ -83,7 +82,6 @@ def test_gpus_that_others_took_meanwhile_are_not_asked_for(world: RemovalWorld) 
         world.api.add(pod("greedy", "team-b", gpus=1))
 
     world.api.after("delete", "Namespace", take)
-    helm(world)
     removal = remove(world, check_gpus=True)
     assert created == [], "KAI could evict others for a pod that has no room"
     free = gpus_free(removal)
@@ -97,7 +95,6 @@ def test_gpu_that_somebody_still_holds_for_the_tenant_is_noticed(world: RemovalW
     world.api.add(pod("train", virtual="default/train", gpus=3))
     created = run_check_pods(world)
     world.api.after("delete", "Namespace", lambda call: world.api.add(pod("stuck", "kube-system", gpus=2)))
-    helm(world)
     removal = remove(world, check_gpus=True)
     assert (created, gpus_free(removal).seconds, removal.ok) == ([], None, False)
 
@@ -109,7 +106,6 @@ def test_mig_devices_are_asked_for_in_their_size(world: RemovalWorld) -> None:
     held["spec"]["containers"][0]["resources"] = {"limits": {small: "2"}}
     world.api.add(held)
     created = run_check_pods(world)
-    helm(world)
     removal = remove(world, check_gpus=True)
     (check,) = created
     assert check["spec"]["containers"][0]["resources"]["limits"][small] == 2
@@ -127,7 +123,6 @@ def test_share_of_a_gpu_that_others_use_is_asked_for(runner: FakeRunner, tmp_pat
     world.inhabit(mine)
     world.api.add(theirs, reservation("r1", "g1"), node("worker", gpus=1))
     created = run_check_pods(world)
-    helm(world)
     removal = remove(world, check_gpus=True)
     (check,) = created
     assert check["metadata"]["annotations"]["gpu-fraction"] == "0.5"
@@ -149,7 +144,6 @@ def test_queue_of_the_check_may_have_that_many_gpus(
     world.inhabit(pod("train", virtual="default/train", gpus=2))
     world.api.add(node("worker", gpus=2))
     created = run_check_pods(world)
-    helm(world)
     assert remove(world, check_gpus=True).ok
     assert created[0]["metadata"]["labels"].get("kai.scheduler/queue") == queue
     assert created[0]["spec"].get("schedulerName") == (queue and "kai-scheduler")
@@ -167,7 +161,6 @@ def test_check_pods_use_the_scheduler_of_the_tenant(
     world.inhabit(pod("train", virtual="default/train", gpus=1))
     world.api.add(node("worker"))
     created = run_check_pods(world)
-    helm(world)
     assert remove(world, check_gpus=True).ok
     queue = created[0]["metadata"]["labels"].get("kai.scheduler/queue")
     assert (created[0]["spec"].get("schedulerName"), queue) == wanted
@@ -176,7 +169,6 @@ def test_check_pods_use_the_scheduler_of_the_tenant(
 def test_check_pod_that_does_not_run_is_reported(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=1))
     world.api.add(pod("train", virtual="default/train", gpus=1))
-    helm(world)
     world.api.cluster.patience = 0.3
     removal = remove(world, check_gpus=True)
     free = next(m for m in removal.milestones if m.name == "GPUs free")
@@ -186,7 +178,6 @@ def test_check_pod_that_does_not_run_is_reported(world: RemovalWorld) -> None:
 
 
 def test_tenant_without_gpus_needs_no_check(world: RemovalWorld) -> None:
-    helm(world)
     removal = remove(world, check_gpus=True)
     assert removal.ok
     assert next(m for m in removal.milestones if m.name == "GPUs free").detail == "the tenant held no GPU"

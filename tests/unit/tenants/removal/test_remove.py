@@ -15,7 +15,6 @@ from tests.support.removal_world import (
     RESERVATIONS,
     SPACE,
     RemovalWorld,
-    helm,
     inhabited,
     node,
     pod,
@@ -35,21 +34,19 @@ def precedes(log: list[str], first: str, then: str) -> bool:
 
 
 def test_removal_deletes_pods_before_the_namespace(world: RemovalWorld) -> None:
-    helm(world)
     removal = remove(world)
     stopped = 'patch Deployment team-a {"spec": {"replicas": 0}}'
     pods, namespace = f"delete all Pod in {SPACE} grace 1", f"delete Namespace {SPACE}"
     assert precedes(world.log, stopped, pods)
     assert precedes(world.log, pods, namespace)
     assert world.log.count(pods) == 2, "again once the namespace refuses new pods"
-    assert precedes(world.log, namespace, "helm uninstall team-a")
+    assert precedes(world.log, namespace, "delete PriorityClass team-a-extra")
     assert f"delete ClusterRole vc-team-a-v-{SPACE}" in world.log
     assert f"delete ClusterRoleBinding vc-team-a-v-{SPACE}" in world.log
     assert (removal.ok, removal.left, removal.disturbed) == (True, (), ())
 
 
 def test_milestones_are_in_order(world: RemovalWorld) -> None:
-    helm(world)
     removal = remove(world)
     assert [milestone.name for milestone in removal.milestones] == [
         "scheduler stopped",
@@ -65,26 +62,23 @@ def test_milestones_are_in_order(world: RemovalWorld) -> None:
 def test_pods_with_a_shortened_grace_period_are_named(world: RemovalWorld) -> None:
     world.api.add(pod("quick-x", virtual="default/quick", grace=1))
     world.api.add(pod("job-x", virtual="batch/job", grace=120))
-    helm(world)
     assert remove(world).cut_grace == ("batch/job (120 s)", "default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
 
 
 def test_grace_none_keeps_the_grace_period_of_each_pod(world: RemovalWorld) -> None:
     world.api.add(pod("job-x", virtual="batch/job", grace=120))
-    helm(world)
     removal = remove(world, grace=None)
     assert removal.cut_grace == ()
     assert removal.ok
     assert f"delete all Pod in {SPACE} grace None" in world.log
     # Services and the syncer's objects are deleted after the pods that may need them
     assert precedes(world.log, f"delete all Pod in {SPACE} grace None", f"delete Namespace {SPACE}")
-    assert precedes(world.log, f"delete all Pod in {SPACE} grace None", "helm uninstall team-a")
+    assert precedes(world.log, f"delete all Pod in {SPACE} grace None", "delete PriorityClass team-a-extra")
     (wait,) = [w for w in world.api.cluster.waits if w.what == "the pods of tenant team-a are gone"]
     assert wait.timeout == 180
 
 
 def test_longer_grace_than_the_namespace_controller_allows_is_granted_first(world: RemovalWorld) -> None:
-    helm(world)
     removal = remove(world, grace=10)
     assert precedes(world.log, f"delete all Pod in {SPACE} grace 10", f"delete Namespace {SPACE}")
     assert removal.cut_grace == ("default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
@@ -99,7 +93,6 @@ def test_forced_deletion_is_refused(world: RemovalWorld, grace: float) -> None:
 
 def test_pod_created_during_the_removal_is_deleted(world: RemovalWorld) -> None:
     world.api.after("deletecollection", "Pod", lambda _: world.api.add(pod("late", virtual="default/late")))
-    helm(world)
     assert remove(world).ok
     assert world.log.count("delete Pod late grace 1") == 1
 
@@ -111,7 +104,6 @@ def test_pod_with_a_long_deletion_is_deleted_again(world: RemovalWorld) -> None:
         world.api.add(slow)
 
     world.api.after("deletecollection", "Pod", collected)
-    helm(world)
     assert remove(world).ok
     assert world.log.count("delete Pod slow grace 1") == 1
 
@@ -137,7 +129,6 @@ def test_many_pods_get_a_lead_over_the_namespace(world: RemovalWorld, number: in
     world.api.after("deletecollection", "Pod", collected)
     world.api.after("list", "Pod", listed)
     world.api.after("delete", "Namespace", lambda _: slept.append(world.api.cluster.pauses.slept))
-    helm(world)
     assert remove(world).ok
     assert (slept[0] > 0) is waits
     assert precedes(world.log, f"delete all Pod in {SPACE} grace 1", f"delete Namespace {SPACE}")
@@ -155,7 +146,6 @@ def test_removal_waits_for_reservation_pods_of_the_host_kai(world: RemovalWorld)
             world.api.remove("Pod", "gpu-reservation-1", RESERVATIONS)
 
     world.api.after(GONE, "Pod", sync)
-    helm(world)
     removal = remove(world)
     assert removal.ok
     assert "KAI's reservation pods for tenant team-a are gone" in world.api.waits
@@ -167,7 +157,6 @@ def test_removal_does_not_wait_for_gpu_groups_in_use_by_others(world: RemovalWor
     world.api.add(pod("half", virtual="default/half", labels=labels))
     world.api.add(pod("other", "team-b", labels=labels))
     world.api.add(reservation("gpu-reservation-1", "g1"))
-    helm(world)
     removal = remove(world)
     assert (removal.ok, removal.left) == (True, ())
     assert not any("reservation pods" in what for what in world.api.waits)
@@ -190,7 +179,6 @@ def test_disturbed_pods_are_reported(world: RemovalWorld) -> None:
         find("done")["status"] |= {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}
 
     world.api.after("deletecollection", "Pod", disturb)
-    helm(world)
     removal = remove(world)
     assert removal.disturbed == (
         "Pod team-b/gone is gone",
@@ -205,7 +193,6 @@ def test_disturbed_pods_are_reported(world: RemovalWorld) -> None:
 def test_stuck_namespace_is_diagnosed_and_files_and_journal_stay(world: RemovalWorld) -> None:
     namespace = world.api.objects["Namespace", "", SPACE]
     namespace["metadata"]["finalizers"] = ["example.com/guard"]
-    helm(world)
     world.api.cluster.patience = 0.1
     world.paths.tenant_kubeconfig("team-a").write_text("x")
     with pytest.raises(StuckNamespace, match=f"namespace {SPACE} still exists 60 s after its deletion") as failure:
@@ -223,7 +210,6 @@ def test_kubeconfig_and_journal_entries_are_removed(world: RemovalWorld) -> None
     world.ctx.journal.owns("file", str(path), "tenant:team-a")
     world.ctx.journal.owns("namespace", SPACE, "tenant:team-a")
     world.ctx.journal.owns("release", "kai-scheduler", "kai:team-a")
-    helm(world)
     assert remove(world).ok
     assert not path.exists()
     assert [(owned.kind, owned.name) for owned in world.ctx.journal.owned()] == [("port", "spare-0")]
@@ -244,15 +230,15 @@ def test_namespace_of_another_owner_is_refused(world: RemovalWorld) -> None:
     assert world.log == []
 
 
-def test_failed_helm_uninstall_is_a_notice(world: RemovalWorld) -> None:
-    world.runner.handle(["/cache/helm", "uninstall"], err="Error: release: not found", code=1)
+def test_release_that_cannot_be_read_is_a_notice(world: RemovalWorld) -> None:
+    (record,) = world.api.of_kind("Secret")
+    record["data"] = {"release": "?"}
     assert remove(world).ok
-    assert any("release: not found" in str(event) for event in world.events)
+    assert any("release team-a is not read" in str(event) for event in world.events)
 
 
 def test_leftovers_are_reported(world: RemovalWorld) -> None:
     world.api.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
-    helm(world)
     removal = remove(world)
     assert removal.left == (f"APIService v1.example.com is served from {SPACE}",)
     assert not removal.ok
@@ -269,7 +255,6 @@ def test_cluster_wide_synced_objects_and_node_marks_are_removed(runner: FakeRunn
     world.api.put("PriorityClass", "high")
     world.api.add(node("worker3", tenant="team-a"))
     world.api.add(node("worker2", tenant="team-b"))
-    helm(world)
     assert remove(world).ok
     assert [doc["metadata"]["name"] for doc in world.api.of_kind("PriorityClass")] == ["high"]
     own, other = (world.api.get("Node", name) for name in ("worker3", "worker2"))
@@ -281,7 +266,10 @@ def test_cluster_wide_synced_objects_and_node_marks_are_removed(runner: FakeRunn
 
 
 def test_interrupt_is_raised(world: RemovalWorld) -> None:
-    world.runner.handle(["/cache/helm", "uninstall"], raises=Interrupted("stopped"))
+    def interrupt(_: Call) -> None:
+        raise Interrupted("stopped")
+
+    world.api.react("delete", "PriorityClass", interrupt)
     world.api.objects["Namespace", "", SPACE]["metadata"]["finalizers"] = ["example.com/guard"]
     world.api.cluster.patience = 0.1
     with pytest.raises(Interrupted):
@@ -289,7 +277,6 @@ def test_interrupt_is_raised(world: RemovalWorld) -> None:
 
 
 def test_step_removes_the_tenant_and_raises_on_leftovers(world: RemovalWorld) -> None:
-    helm(world)
     step = VirtualCluster(world.spec, world.tenant)
     step.undo(world.ctx)
     assert step.remains(world.ctx) == ()
@@ -322,7 +309,6 @@ def volume(world: RemovalWorld, policy: str = "Delete") -> None:
 
 def test_removal_waits_for_the_volume_and_its_data(world: RemovalWorld) -> None:
     volume(world)
-    helm(world)
 
     def provisioner(_: Call) -> None:
         (world.paths.volumes / "one").rmdir()
@@ -334,7 +320,6 @@ def test_removal_waits_for_the_volume_and_its_data(world: RemovalWorld) -> None:
 
 def test_volume_that_stays_is_a_leftover_with_its_data(world: RemovalWorld) -> None:
     volume(world, policy="Retain")
-    helm(world)
     assert remove(world).left == (
         f"PersistentVolume pvc-1 was claimed from {SPACE}",
         f"directory {world.paths.volumes / 'one'}",
@@ -344,7 +329,6 @@ def test_volume_that_stays_is_a_leftover_with_its_data(world: RemovalWorld) -> N
 def test_roles_of_others_stay(world: RemovalWorld) -> None:
     """A user's own ClusterRole may have the name of the tenant's."""
     world.api.put("ClusterRole", f"vc-team-a-v-{SPACE}")
-    helm(world)
     assert remove(world).left == ()
     assert world.api.get("ClusterRole", f"vc-team-a-v-{SPACE}")
     assert not world.api.get("ClusterRoleBinding", f"vc-team-a-v-{SPACE}")
