@@ -183,7 +183,7 @@ def _fill(folder: Path, items: Iterable[tuple[Item, str, Path]]) -> None:
         slug = item.name.replace("/", "_").replace(":", "_")
         if item.kind == "chart" and version:  # a bundle may have several versions of a chart
             slug = f"{slug}-{version}"
-        target = folder / f"{item.kind}s" / f"{slug}{suffix}"
+        target = folder / {"binary": "binaries"}.get(item.kind, f"{item.kind}s") / f"{slug}{suffix}"
         target.parent.mkdir(exist_ok=True)
         if source.is_dir():
             with tarfile.open(target, "w") as tar:
