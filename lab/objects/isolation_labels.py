@@ -25,6 +25,11 @@ def tenant_namespace(tenant: str) -> str:
     return f"vcluster-{tenant}"
 
 
+def control_plane(tenant: str) -> str:
+    """The label selector of a tenant's vCluster on the host: its pods and, without a namespace, its roles."""
+    return f"app=vcluster,release={tenant}"
+
+
 def namespace_labels(mode: str, *, beside_host_kai: bool) -> dict[str, str]:
     """Labels of a tenant's host namespace, by its mode and whether the lab has KAI on the host and in a tenant."""
     if mode == "own-kai":

@@ -14,6 +14,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kube import Cluster
+from lab.objects.isolation_labels import control_plane
 from lab.objects.redact import redact_text
 from lab.objects.synced import selector
 from lab.report.object_text import dump, events_of, gpus_of, summary
@@ -167,7 +168,7 @@ def _add_namespace(work: _Work, test: WorkloadNamespace) -> None:
 def _tenant_on_host(work: _Work, host: Cluster, tenant: str) -> str:
     """Summary of the tenant's host namespaces; adds jobs for the objects in them."""
     pods = host.list("Pod", labels=selector(tenant))
-    control = host.list("Pod", labels=f"app=vcluster,release={tenant}")
+    control = host.list("Pod", labels=control_plane(tenant))
     spaces = sorted({pod["metadata"]["namespace"] for pod in [*pods, *control]})
     work.add(f"{tenant}/on-host/pods.yaml", lambda: dump(pods))
     _add_kai_objects(work, f"{tenant}/on-host", host, spaces)

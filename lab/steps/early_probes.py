@@ -1,10 +1,9 @@
 """Has the kubelets probe pods as soon as that can succeed.
 
 A kubelet probes a container at intervals of 10 s by default, counted from the moment it got the pod, and not before the
-probe's initial delay is over. So KAI's webhook, with 5 s, is Ready 10 s after its start, and a CoreDNS that started
-before its API server up to 10 s after that. At every update of a pod, the kubelet also probes at once those of its
-containers that are not Ready (kubernetes 1.34, UpdatePodStatus in pkg/kubelet/prober/prober_manager.go). An annotation
-is such an update.
+probe's initial delay is over. So KAI's webhook, with 5 s, is Ready 10 s after its start. At every update of a pod, the
+kubelet also probes at once those of its containers that are not Ready (kubernetes 1.34, UpdatePodStatus in
+pkg/kubelet/prober/prober_manager.go). An annotation is such an update.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kube import Cluster
+from lab.objects.views import ContainerView
 
 ANNOTATION = "kailab.dev/probed"
 """On the pods: when they were last probed for the lab."""
@@ -74,10 +74,9 @@ def _due(pod: Json) -> float | None:
     """Seconds until a probe of the pod can succeed; None if none of its running containers waits for one."""
     probes = {one["name"]: one.get("readinessProbe") for one in pod["spec"]["containers"]}
     found = []
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        probe, running = probes.get(status["name"]), status["state"].get("running")
-        if probe and running and not status.get("ready"):
-            age = datetime.now(UTC) - datetime.fromisoformat(running["startedAt"])
+    for one in ContainerView.all_of(pod):
+        if (probe := probes.get(one.name)) and one.started and not one.ready:
+            age = datetime.now(UTC) - one.started
             delay = probe.get("initialDelaySeconds", 0)
             found.append(max(delay + _MARGIN - age.total_seconds() if delay else 0, 0))
     return min(found, default=None)

@@ -13,7 +13,7 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.access_review import Permission
 from lab.kube.ownership import owner_of, refuse_foreign
 from lab.objects.fields import labels_of, parts
-from lab.objects.isolation_labels import namespace_labels, tenant_namespace
+from lab.objects.isolation_labels import control_plane, namespace_labels, tenant_namespace
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.private_file import write_private
@@ -226,7 +226,7 @@ class VirtualCluster(LabStep):
     @property
     def _control_plane(self) -> str:
         """Labels of the control plane's pods."""
-        return f"app=vcluster,release={self.tenant.name}"
+        return control_plane(self.tenant.name)
 
     @property
     def _persistent(self) -> bool:

@@ -27,15 +27,14 @@ def look(paths: LabPaths) -> tuple[frozenset[str], frozenset[str], str]:
 
 
 def restarts(paths: LabPaths) -> dict[str, int]:
-    """Restarts of the containers of KAI and of the tenants' control planes; the lab itself restarts their CoreDNS."""
+    """Restarts of the containers of KAI and of the tenants, but for one of their CoreDNS, which is the lab's."""
     pods = Cluster(paths.kubeconfig).list("Pod")
-    spaces, dns = ("kai-", "vcluster-"), "vcluster-kube-dns"
-    ours = [pod for pod in pods if pod["metadata"]["namespace"].startswith(spaces)]
-    ours = [pod for pod in ours if pod["metadata"].get("labels", {}).get("k8s-app") != dns]
+    ours = [pod for pod in pods if pod["metadata"]["namespace"].startswith(("kai-", "vcluster-"))]
     return {
         pod["metadata"]["name"]: count
         for pod in ours
         if (count := sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ())))
+        > (pod["metadata"].get("labels", {}).get("k8s-app") == "vcluster-kube-dns")
     }
 
 

@@ -17,7 +17,7 @@ from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
 from lab.kube.ownership import helm_namespace
 from lab.objects.fields import labels_of, parts
-from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
+from lab.objects.isolation_labels import NODE_LABEL, control_plane, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.session.context import LabContext
 from lab.tenants.isolation.dedicated_nodes import marked_nodes
@@ -152,7 +152,7 @@ class _Tenant:
         return labels_of(parts(self.cluster.get("Service", self.name, space) or {})[0]).get("app") == "vcluster"
 
     def roles(self, kind: str) -> list[str]:
-        labelled = self.cluster.list(kind, None, f"app=vcluster,release={self.name}")
+        labelled = self.cluster.list(kind, None, control_plane(self.name))
         found = {doc["metadata"]["name"]: doc for doc in labelled if not self._is_foreign_role(doc["metadata"]["name"])}
         found |= {doc["metadata"]["name"]: doc for doc in own_roles(self.cluster, kind, self.name)}
         if kind == "ClusterRoleBinding":

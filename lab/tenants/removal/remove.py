@@ -68,7 +68,7 @@ _START_SECONDS = 1.0
 """Lead of more than ``_MANY`` pods over the namespace. On 2 cores, 22 of them took 5.4 s: a first check 5 s after the
 namespace's deletion would come too early."""
 
-PODS_GONE = "kailab.dev/pods-gone"
+_ENDED = "kailab.dev/pods-gone"
 """Annotation of a tenant's namespace whose pods have ended."""
 
 Json = dict[str, Any]
@@ -235,8 +235,8 @@ class _TenantRemoval:
                 what=f"the pods of tenant {self.tenant.name} are gone",
             )
         self.watch.note(timeline.PODS_GONE, f"{self.footprint.pods} pods")
-        with suppress(ApiFailed):  # it may be gone, or not deleted yet
-            self.cluster.patch("Namespace", self.space, {"metadata": {"annotations": {PODS_GONE: "true"}}})
+        with suppress(ApiFailed):  # it may be gone
+            self.cluster.patch("Namespace", self.space, {"metadata": {"annotations": {_ENDED: "true"}}})
         unmark_nodes(self.ctx, self.tenant.name)
         self._gpus()
 

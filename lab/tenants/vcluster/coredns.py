@@ -12,7 +12,7 @@ from contextlib import suppress
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.objects.fields import parts
-from lab.objects.isolation_labels import tenant_namespace
+from lab.objects.isolation_labels import control_plane, tenant_namespace
 from lab.objects.synced import selector
 from lab.objects.views import ContainerView, PodView
 from lab.session.context import LabContext
@@ -71,8 +71,8 @@ def _restart_early(ctx: LabContext, name: str) -> None:
     So it is in a lab whose nodes have just started, or that was restored from a checkpoint: 5 to 12 s (seen).
     """
     cluster, namespace = ctx.cluster(), tenant_namespace(name)
-    control_plane = map(PodView.of, cluster.list("Pod", namespace, labels=f"app=vcluster,release={name}"))
-    conditions = (one for pod in control_plane for one in pod.conditions)
+    vcluster = map(PodView.of, cluster.list("Pod", namespace, labels=control_plane(name)))
+    conditions = (one for pod in vcluster for one in pod.conditions)
     answers = max((one.since for one in conditions if one.type == "Ready" and one.since), default=None)
     for pod in cluster.list("Pod", namespace, labels=f"{SELECTOR},{selector(name, NAMESPACE)}"):
         _, spec, status = parts(pod)
@@ -89,7 +89,7 @@ def _restart_vcluster(ctx: LabContext, inside: Cluster, name: str) -> None:
     """Restart vCluster in its container, which keeps the tenant's data: a new pod would start without any."""
     ctx.progress("CoreDNS has lost its configuration: restarting vCluster")
     cluster, namespace = ctx.cluster(), tenant_namespace(name)
-    for pod in map(PodView.of, cluster.list("Pod", namespace, labels=f"app=vcluster,release={name}")):
+    for pod in map(PodView.of, cluster.list("Pod", namespace, labels=control_plane(name))):
         with suppress(ApiFailed):  # the connection may end with the container
             cluster.exec(pod.name, namespace, _TERMINATE, container=_CONTAINER)
     inside.wait(
