@@ -23,6 +23,7 @@ from lab.tools.process import Result, Runner
 R = TypeVar("R")
 
 _REMOVAL_SECONDS = 150.0
+_PAUSE_SECONDS = 30.0
 
 _GONE = re.compile(r"no such (?!file)|not found|no \w+ found|unable to find", re.IGNORECASE)
 """How docker, podman and nerdctl say that an object does not exist."""
@@ -144,6 +145,29 @@ class ContainerEngine:
             _require_gone(result)
             return []
         return [one for name in names for one in self._inspect([name])]
+
+    @retry(
+        retry=retry_if_exception_type(CommandFailed),
+        stop=stop_after_delay(_PAUSE_SECONDS),
+        wait=wait_fixed(0.2),
+        reraise=True,
+    )
+    def pause(self, *containers: str) -> None:
+        """Freeze running containers: all of them, or none if one cannot be frozen.
+
+        Retried for 30 s: with cgroup v1 a process that waits for the disk cannot be frozen, and runc gives up within
+        a second ("unable to freeze"; 40 of 60 tries with runc 1.1 while four processes wrote to the disk).
+        """
+        try:
+            self.call("pause", *containers)
+        except CommandFailed:
+            self.unpause(*containers)
+            raise
+
+    def unpause(self, *containers: str) -> None:
+        """Continue those that are frozen."""
+        if frozen := [found.name for found in self._inspect(containers) if found.state == "paused"]:
+            self.call("unpause", *frozen)
 
     @retry(
         retry=retry_if_exception_type(CommandFailed),

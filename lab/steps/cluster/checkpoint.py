@@ -136,11 +136,11 @@ def _save_data(ctx: LabContext, nodes: Sequence[Container], first: Container, fo
         f" tar -C {VOLUMES} -c . | gzip -1 >volumes.tgz; chown --reference=. etcd.tgz volumes.tgz"
     )
     ctx.paths.paused.touch(mode=0o600)  # first: after a kill or Ctrl-C, 'kailab resume' continues the nodes
-    ctx.engine.call("pause", *names)
     try:
+        ctx.engine.pause(*names)
         ctx.engine.call("run", *one_off(ctx), *data, "--entrypoint", "sh", first.image, "-c", script)
     finally:
-        ctx.engine.call("unpause", *names)
+        ctx.engine.unpause(*names)
         ctx.paths.paused.unlink(missing_ok=True)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from lab.errors import ApiFailed, WaitTimeout
+from lab.errors import ApiFailed, CommandFailed, WaitTimeout
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext, is_control_plane
 from lab.tools.container import Container
@@ -26,7 +26,10 @@ _LEASES = "kube-node-lease"
 
 
 def freeze(ctx: LabContext) -> int:
-    """Freeze the lab's running nodes; returns how many. Repeating it finishes an interrupted one."""
+    """Freeze the lab's running nodes; returns how many. Repeating it finishes an interrupted one.
+
+    If one of them cannot be frozen, all run on as before. Raises ApiFailed, CommandFailed, WaitTimeout.
+    """
     nodes = [node for node in ctx.nodes() if node.state == "running"]
     if not nodes:
         return 0
@@ -42,7 +45,11 @@ def freeze(ctx: LabContext) -> int:
             timeout=_SECONDS,
             what="kube-controller-manager has stopped",
         )
-    ctx.engine.call("pause", *(node.name for node in nodes))
+    try:
+        ctx.engine.pause(*(node.name for node in nodes))
+    except CommandFailed:
+        thaw(ctx)
+        raise
     return len(nodes)
 
 
@@ -57,7 +64,7 @@ def thaw(ctx: LabContext) -> int:
         return 0
     began = datetime.now(UTC)
     if frozen:
-        ctx.engine.call("unpause", *frozen)
+        ctx.engine.unpause(*frozen)
     cluster = ctx.cluster()
     if not cluster.poll(cluster.healthy, timeout=_SECONDS, interval=0.1):
         raise ApiFailed(

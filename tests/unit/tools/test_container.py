@@ -1,4 +1,4 @@
-"""Container engine: removal is retried until the container is gone."""
+"""Container engine: removal is retried until the container is gone, freezing until all containers are frozen."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ NODE = json.dumps(
     [{"Name": "/node", "Id": "1", "State": {"Status": "running"}, "Config": {"Labels": {}}, "NetworkSettings": {}}]
 )
 BUSY = "could not kill: tried to kill container, but did not receive an exit event"
+FROZEN = "Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"
 
 
 @pytest.fixture
 def engine(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> ContainerEngine:
-    monkeypatch.setattr(ContainerEngine.remove.retry, "sleep", lambda seconds: None)
+    for method in (ContainerEngine.remove, ContainerEngine.pause):
+        monkeypatch.setattr(method.retry, "sleep", lambda seconds: None)
     return ContainerEngine(runner)
 
 
@@ -66,8 +68,32 @@ def test_mounted_path_may_have_any_character(engine: ContainerEngine, path: str,
     assert engine.read_only_mount(path) == ("--mount", option)
 
 
-def facts(name: str) -> dict[str, object]:
-    return {"Name": f"/{name}", "Id": name, "State": {"Status": "running"}, "Config": {}}
+def test_freezing_is_all_or_nothing_and_retried(engine: ContainerEngine, runner: FakeRunner) -> None:
+    states = {"c1": "running", "c2": "running"}
+    runner.containers(lambda name: facts(name, states[name]))
+    runner.handle("docker pause c1 c2", out=lambda _: states.update(c1="paused") or "", code=1, err=FROZEN, times=1)
+    runner.handle("docker unpause c1", out=lambda _: states.update(c1="running") or "", times=1)
+    runner.handle("docker pause c1 c2", times=1)
+    engine.pause("c1", "c2")
+    asked = [line for line in runner.lines if "inspect" not in line]
+    assert asked == ["docker pause c1 c2", "docker unpause c1", "docker pause c1 c2"]
+
+
+def test_nothing_stays_frozen_once_retries_are_exhausted(
+    engine: ContainerEngine, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ContainerEngine.pause.retry, "stop", lambda state: state.attempt_number >= 2)
+    states = {"c1": "running", "c2": "running"}
+    runner.containers(lambda name: facts(name, states[name]))
+    runner.handle("docker pause c1 c2", out=lambda _: states.update(c1="paused") or "", code=1, err=FROZEN, times=2)
+    runner.handle("docker unpause c1", out=lambda _: states.update(c1="running") or "", times=2)
+    with pytest.raises(CommandFailed, match="status 1"):
+        engine.pause("c1", "c2")
+    assert states == {"c1": "running", "c2": "running"}
+
+
+def facts(name: str, state: str = "running") -> dict[str, object]:
+    return {"Name": f"/{name}", "Id": name, "State": {"Status": state}, "Config": {}}
 
 
 def test_containers_are_inspected_in_one_call(engine: ContainerEngine, runner: FakeRunner) -> None:

@@ -46,7 +46,9 @@ def world(runner: FakeRunner, tmp_path_factory: pytest.TempPathFactory) -> LabWo
 def saving(world: LabWorld, code: int = 0) -> None:
     world.runner.handle(["docker", "exec"])
     world.runner.handle(["docker", "cp"], out=lambda call: Path(call.argv[-1]).write_text("archive") and "")
-    world.runner.handle(["docker", "pause", CONTROL, WORKER])
+    states = {"Status": "running"}
+    world.runner.containers(lambda name: {"Name": f"/{name}", "Id": name, "State": states, "Config": {}})
+    world.runner.handle(["docker", "pause", CONTROL, WORKER], out=lambda _: states.update(Status="paused") or "")
     world.runner.handle(["docker", "run", "--rm"], code=code, err="no space left on device" if code else "")
     world.runner.handle(["docker", "unpause", CONTROL, WORKER])
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from lab.errors import SpecError, StepFailed, WaitTimeout
+from lab.errors import CommandFailed, SpecError, StepFailed, WaitTimeout
 from lab.operations.pause import pause
 from lab.session.lab import Lab
 from lab.steps.cluster import pausing
 from lab.steps.cluster.pausing import freeze, thaw
+from lab.tools.container import ContainerEngine
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec
@@ -60,11 +61,14 @@ class Nodes(LabWorld):
         self.api.cluster.apply([CONTROLLERS])
 
     def may_pause(self) -> None:
-        self.runner.handle(["docker", "pause"], out=lambda call: self._set(call.argv[2:], "paused"))
+        self.runner.handle(["docker", "pause"], out=lambda call: self.set(*call.argv[2:], "paused"))
+        self.may_move()
+
+    def may_move(self) -> None:
         self.runner.handle(["docker", "exec", CONTROL, "sh", "-c"], out=lambda call: self._shell(call.argv[-1]))
 
     def may_continue(self) -> None:
-        self.runner.handle(["docker", "unpause"], out=lambda call: self._set(call.argv[2:], "running"))
+        self.runner.handle(["docker", "unpause"], out=lambda call: self.set(*call.argv[2:], "running"))
 
     def _inspect(self, name: str) -> dict[str, Any]:
         role = "control-plane" if name == CONTROL else "worker"
@@ -75,7 +79,8 @@ class Nodes(LabWorld):
             "Config": {"Labels": {"io.x-k8s.kind.role": role}},
         }
 
-    def _set(self, names: tuple[str, ...], state: str) -> str:
+    def set(self, *names_and_state: str) -> str:
+        *names, state = names_and_state
         self.log.append(f"{state} {' '.join(names)}")
         self.states.update(dict.fromkeys(names, state))
         return ""
@@ -134,6 +139,18 @@ def test_interrupted_runs_are_finished(nodes: Nodes) -> None:
     nodes.states = dict.fromkeys(nodes.states, "running")  # killed before the controllers are back
     assert thaw(nodes.ctx) == 0
     assert nodes.log[-1] == "controllers back"
+    assert not nodes.paths.paused.exists()
+
+
+def test_lab_runs_on_if_a_node_cannot_be_frozen(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ContainerEngine.pause.retry, "stop", lambda state: True)
+    nodes.runner.handle(["docker", "pause"], out=lambda _: nodes.set(CONTROL, "paused"), code=1, err="unable to freeze")
+    nodes.may_move()
+    nodes.may_continue()
+    with pytest.raises(CommandFailed, match="status 1"):
+        freeze(nodes.ctx)
+    assert nodes.log[-1] == "controllers back"
+    assert set(nodes.states.values()) == {"running"}
     assert not nodes.paths.paused.exists()
 
 
