@@ -33,9 +33,10 @@ def within_limit(state: ClusterState) -> Iterator[Finding]:
             ("memory", " MB", queue.memory, sum(pod.requests.memory for pod in pods) / MEGABYTE),
         ):
             if part.limit != UNLIMITED and taken > part.limit + 1e-6:
+                held = f"{taken:.6g}{unit} {word.removesuffix('s') if taken == 1 else word}"
                 yield breach(
                     f"{name} {word}",
-                    f"the pods of queue {name} hold {taken:.6g}{unit} {word}, and its limit is {part.limit:g}{unit}",
+                    f"the pods of queue {name} hold {held}, and its limit is {part.limit:g}{unit}",
                     (_tree(queue), *some(pods)),
                 )
 

@@ -18,6 +18,7 @@ from lab.kai.names import KAI_SCHEDULER
 from lab.objects.fields import labels_of, parts, quantity
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL
 from lab.snapshot.pod_info import PodInfo
+from lab.text import count
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
 """Namespaces of kind itself, whose pods run on any node and request no GPU."""
@@ -212,13 +213,15 @@ def no_host_kai(state: ClusterState) -> Iterator[Finding]:
             continue
         held = [pod for pod in inner.pods if pod.is_reservation]
         if held:
-            yield breach(f"{tenant} Pod", f"tenant {tenant} sees {len(held)} reservation pods of the host", lines(held))
+            yield breach(
+                f"{tenant} Pod", f"tenant {tenant} sees {count(len(held), 'reservation pod')} of the host", lines(held)
+            )
         for kind in ("Queue", "PodGroup"):
             seen = [str(obj["metadata"]["name"]) for obj in inner.snapshot.of(kind)]
             if seen:
                 yield breach(
                     f"{tenant} {kind}",
-                    f"tenant {tenant} sees {len(seen)} {kind} objects",
+                    f"tenant {tenant} sees {count(len(seen), f'{kind} object')}",
                     tuple(f"{kind} {name}" for name in sorted(seen)[:8]),
                 )
 

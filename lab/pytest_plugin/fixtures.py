@@ -16,13 +16,11 @@ from packaging.specifiers import SpecifierSet
 
 from lab.config import TenantSpec
 from lab.config.budget import quota_lacks
-from lab.config.node_assignment import beside_host_kai
 from lab.errors import LabError, WaitTimeout
 from lab.explain.wait_evidence import kubectl_command
 from lab.gpu.simulated.devices import gpus_of
 from lab.host.nvml import query
 from lab.kube import Cluster
-from lab.objects.isolation_labels import namespace_labels
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_share import gpu_total, usable_nodes
 from lab.pytest_plugin.state import ATTACHED, KEPT, NAMESPACES, PROBE_LACKING, required, uses, warn_renamed
@@ -212,8 +210,6 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
     """
     created: list[WorkloadNamespace] = request.node.stash.setdefault(NAMESPACES, [])
     node = request.getfixturevalue("gpu_node_lease") if uses(request.node, "gpu_node_lease") else ""
-    # If tenants have a KAI of their own, or its owner wants it so, the host's KAI watches labelled namespaces only.
-    host_labels = {**namespace_labels("host-kai", beside_host_kai=beside_host_kai(lab.spec)), **lab.kai_serves}
     own_kai = {tenant.name for tenant in lab.tenants if tenant.mode == "own-kai"}
     if why := _probe_lacks(request.config, lab):
         pytest.skip(why)
@@ -225,7 +221,7 @@ def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable
             request.node.name,
             tenant=tenant,
             cluster=lab.tenant(tenant) if tenant else None,
-            labels={} if tenant else host_labels,
+            labels={} if tenant else lab.kai_serves,
         )
         # With grace 0 the objects are deleted at once and their containers soon after; waiting for a graceful end takes
         # 2 s (kubelet 1.34 checks once a second). A pod on a real GPU holds its memory until the container has ended.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.config import LabSpec, TenantSpec
+from lab.config import LabSpec, TenantSpec, beside_host_kai
 from lab.engine.events import Bus
 from lab.errors import NoLab, StepFailed
 from lab.kube import Cluster
+from lab.objects.isolation_labels import namespace_labels
 from lab.paths import LabPaths
 from lab.session.context import LabContext
 from lab.session.session import Session, name_of
@@ -89,9 +90,10 @@ class Lab:
 
     @property
     def kai_serves(self) -> dict[str, str]:
-        """Labels that a namespace needs for an adopted KAI to serve it."""
+        """Labels that a namespace needs for the host's KAI to serve it: beside own-kai tenants, or an adopted one."""
         pairs = self.session.facts.get(KAI_SERVES, "").split(",")
-        return dict(pair.split("=", 1) for pair in pairs if pair)
+        adopted = dict(pair.split("=", 1) for pair in pairs if pair)
+        return {**namespace_labels("host-kai", beside_host_kai=beside_host_kai(self.spec)), **adopted}
 
     @property
     def kai_reason(self) -> str:

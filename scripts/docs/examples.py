@@ -10,7 +10,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,14 @@ from lab.explain.message_rules import patterns
 from lab.findings import Finding
 from lab.findings.description import EXAMPLES
 from lab.gpu.diagnosis.symptoms import in_text
-from lab.invariants.catalogue import ALL
-from lab.invariants.cluster_state import ClusterState, tenants_with_kai
 from lab.lint import RULES, lint, parse
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.snapshot.pod_info import PodInfo
 from lab.text import one_line
 from tests.support.lint_examples import BROKEN
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 EVIDENCE = 8
 """Lines of evidence that an example keeps."""
-
-_BROKEN_INVARIANTS = {
-    "bind-ends": "binder-down",
-    "gang-whole": "gang-stale",
-    "pod-group-exists": "group-missing",
-    "reserved": "reservation-deleted",
-    "tenant-no-host-groups": "tenant-two-kais",
-    "tenant-no-host-kai": "tenant-queue-inside",
-}
-"""Invariant → captured scenario in which it does not hold."""
 
 _UNSTABLE = re.compile(r"(?<=containerd://)[0-9a-f]{64}|(?<=sandbox \")[0-9a-f]{64}")
 
@@ -109,21 +95,12 @@ def _origin(data: Mapping[str, Any]) -> str:
 
 
 def _invariants() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What breaks invariants in captured clusters; elsewhere captures lack what they do not need for their own rule."""
-    rules = {one.id: one for one in ALL}
-    for rule, name in _BROKEN_INVARIANTS.items():
-        data = json.loads(gzip.decompress((DATA / "scenarios" / f"{name}.json.gz").read_bytes()))
-        snapshot = _snapshot(data)
-        tenants = {one.name: _state(one.snapshot, inside=True) for one in snapshot.tenants}
-        host = _state(snapshot.host)
-        state = replace(host, tenants=tenants, own_kai=tenants_with_kai(host.pods))
-        (finding, *_) = rules[rule].apply(state)
-        yield f"invariant/{rule}", _of(finding, _origin(data))
-
-
-def _state(snapshot: ClusterSnapshot, *, inside: bool = False) -> ClusterState:
-    pods = tuple(PodInfo.of(obj) for obj in snapshot.of("Pod"))
-    return ClusterState(snapshot, pods, {node.name: node for node in snapshot.nodes}, inside=inside)
+    """What ``kailab verify`` reported when each of them was broken (scripts/broken_invariants.py)."""
+    for rule, seen in json.loads((DATA / "invariants.json").read_text(encoding="utf-8")).items():
+        origin = (
+            f"a cluster with KAI {seen['kai_version']} and Kubernetes {seen['kubernetes']}. {seen['how'].rstrip('.')}"
+        )
+        yield f"invariant/{rule}", _of(Finding(seen["what"], evidence=tuple(seen["evidence"])), origin)
 
 
 def _evictions() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 _NONE = {"matchLabels": {"kailab.dev/scenario": "none"}}
 
 
-def _queue_crd() -> Json:
+def queue_crd() -> Json:
     """KAI's CRD of queues, without a schema."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v2", "served": True, "storage": True, "schema": schema}
@@ -217,7 +217,7 @@ TENANTS = (
         "tenant.queue-only-inside",
         one(lambda s: cpu_pod("p", queue="s-inside")),
         tenant="host-kai",
-        inside=lambda s: [_queue_crd(), over(queue("s-inside", s), {"spec": {"parentQueue": ""}})],
+        inside=lambda s: [queue_crd(), over(queue("s-inside", s), {"spec": {"parentQueue": ""}})],
     ),
     Scenario(
         "tenant-host-deleting",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from lab.config import KaiSpec, TenantSpec, beside_host_kai
+from lab.config import KaiSpec, TenantSpec
 from lab.config.added_tenants import with_added
 from lab.config.loader import check_rules
 from lab.errors import LabError, SpecError
@@ -15,7 +15,6 @@ from lab.invariants import Scope
 from lab.kai import release
 from lab.kube import Cluster
 from lab.kube.ownership import is_own, owner_of
-from lab.objects.isolation_labels import namespace_labels
 from lab.operations.prepare import lint_warnings
 from lab.operations.tenant.status import find
 from lab.operations.verify import scopes_of_lab
@@ -88,7 +87,7 @@ class ClusterKai(ABC):
             slug,
             tenant=self.tenant,
             cluster=self.cluster,
-            labels={} if self.tenant else namespace_labels("host-kai", beside_host_kai=beside_host_kai(self.lab.spec)),
+            labels={} if self.tenant else self.lab.kai_serves,
         ).on(self.lab.spec)
         try:
             yield space

@@ -11,6 +11,7 @@ from lab.config import TenantQuota, TenantSpec
 from lab.config.added_tenants import tenant_request
 from lab.engine.journal import Journal
 from lab.errors import Busy, NoLab
+from lab.objects.isolation_labels import HOST_KAI
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
@@ -41,6 +42,12 @@ def test_labels_by_which_an_adopted_kai_serves_namespaces_are_saved() -> None:
     assert Lab(Session.attached("demo")).kai_serves == {}
     Session(spec, spec, {KAI_SERVES: "team=ml,kai=on"}).save()
     assert Lab(Session.attached("demo")).kai_serves == {"team": "ml", "kai": "on"}
+
+
+def test_host_kai_beside_own_kai_tenants_serves_labelled_namespaces() -> None:
+    tenants = [{"name": "team-own", "mode": "own-kai", "kaiVersion": "0.16.8", "nodes": 1}]
+    lab = Lab.of(lab_spec(scheduler="kai", cluster={"workers": 3}, tenants=tenants))
+    assert lab.kai_serves == HOST_KAI
 
 
 def test_added_tenants_follow_tenants_of_the_lab_file() -> None:

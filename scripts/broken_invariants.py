@@ -1,0 +1,389 @@
+"""Breaks each invariant on a running lab, and records what ``kailab verify`` then reports.
+
+    kailab up --profile tenants --name broken
+    python -m scripts.broken_invariants --name broken
+    python -m scripts.broken_invariants --name broken --only queue-limit --only reserved     # again
+
+The violations are the examples on the invariants' pages (``tests/data/invariants.json``). What was broken is restored
+before the next one. Exit code 1: ``kailab verify`` did not see an invariant broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from lab.config import TenantSpec
+from lab.errors import LabError
+from lab.invariants.catalogue import ALL
+from lab.invariants.verify import verify
+from lab.kai.names import (
+    CONFIGMAP_ANNOTATION,
+    FRACTION_ANNOTATION,
+    GPU_COUNT_LABEL,
+    GPU_GROUP_LABEL,
+    GPU_RESOURCE,
+    MEMORY_ANNOTATION,
+    RECEIVED_ANNOTATION,
+    RESERVATION_APP,
+    RESERVED_GPU_ANNOTATION,
+)
+from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
+from lab.objects.synced import MANAGED_BY_LABEL
+from lab.objects.views import PodView
+from lab.operations.verify import scopes_of_lab
+from lab.serialization import to_json
+from lab.session.lab import Lab
+from lab.workloads.namespace import WorkloadNamespace
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
+from lab.workloads.temporary import changed, owner_labels
+from scripts.fault_injection.tenant_faults import namespaces_opened, own_kai
+from scripts.scenarios.capture import setting_of
+from scripts.scenarios.cluster_changes import NodeWithoutKubelet
+from scripts.scenarios.manifests import gang, notes, over, queue
+from scripts.scenarios.tenant_cases import queue_crd
+from tests.e2e.kai_components import stopped
+from tests.e2e.without_measures import without_policy
+
+Json = dict[str, Any]
+SEEN = Path(__file__).parents[1] / "tests" / "data" / "invariants.json"
+SECONDS = 120.0
+_QUEUE = "broken"
+
+
+class Workbench:
+    """A namespace on the lab's host, and changes that are undone at the end of the block."""
+
+    def __init__(self, lab: Lab, slug: str) -> None:
+        self.lab = lab
+        self.cluster = lab.cluster
+        self.undo = ExitStack()
+        self._slug = slug
+        self.host = self._open()
+        self.space = self.host.namespace
+
+    def _open(self, tenant: str = "") -> WorkloadNamespace:
+        cluster = self.lab.tenant(tenant) if tenant else None
+        labels = {} if tenant else self.lab.kai_serves
+        opened = WorkloadNamespace.open(
+            self.lab.spec.name, self.cluster, self._slug, tenant=tenant, cluster=cluster, labels=labels
+        )
+        self.undo.callback(opened.clear)
+        return opened
+
+    def tenant(self, mode: str) -> WorkloadNamespace:
+        """A namespace in the first tenant of that mode."""
+        return self._open(self.spec(mode).name)
+
+    def spec(self, mode: str) -> TenantSpec:
+        return next(tenant for tenant in self.lab.tenants if tenant.mode == mode)
+
+    def node_of(self, mode: str) -> str:
+        """The dedicated node of the first tenant of that mode."""
+        (node, *_) = self.cluster.list("Node", labels=f"{NODE_LABEL}={self.spec(mode).name}")
+        return str(node["metadata"]["name"])
+
+    def run(self, *pods: Json) -> tuple[PodView, ...]:
+        """Create pods and wait until they are Ready."""
+        self.host.submit(*pods)
+        return self.host.running(*(pod["metadata"]["name"] for pod in pods), timeout=SECONDS)
+
+    def create(self, doc: Json) -> None:
+        """Create an object that outlives the namespace."""
+        labels = {**(doc["metadata"].get("labels") or {}), **owner_labels(self.lab.spec.name)}
+        made = self.cluster.create({**doc, "metadata": {**doc["metadata"], "labels": labels}})["metadata"]
+        self.undo.callback(self.cluster.delete, doc["kind"], made["name"], made.get("namespace"), wait=SECONDS)
+
+    def edit(self, pod: PodView, **meta: Json) -> None:
+        """Change labels or annotations of a pod."""
+        self.cluster.patch("Pod", pod.name, {"metadata": meta}, pod.namespace)
+
+    def change(self, kind: str, name: str, change: Json, namespace: str | None = None) -> None:
+        self.undo.enter_context(changed(self.cluster, self.lab.spec.name, kind, name, change, namespace))
+
+    def stop(self, component: str) -> None:
+        """Stop a component of the host's KAI."""
+        self.undo.enter_context(stopped(self.lab, component))
+
+    def reservation(self, pod: PodView) -> PodView:
+        """The reservation pod of the GPU that a pod shares."""
+        (group,) = pod.gpu_groups
+        (found,) = self.cluster.list("Pod", RESERVATION_APP, labels=f"{GPU_GROUP_LABEL}={group}")
+        return PodView.of(found)
+
+    def two_gpus(self, *nodes: str) -> tuple[PodView, PodView]:
+        """Two pods that share different GPUs, on these nodes."""
+        pods = [fraction_pod(name, fraction=0.7) for name in ("train", "serve")]
+        chosen = [over(pod, {"spec": {"nodeSelector": _on(node)}}) for pod, node in zip(pods, nodes, strict=False)]
+        train, serve = self.run(*chosen, *pods[len(chosen) :])
+        return train, serve
+
+
+def _on(node: str) -> Json:
+    return {"kubernetes.io/hostname": node}
+
+
+def _workers(lab: Lab) -> list[str]:
+    """Nodes with GPUs that no tenant has for itself."""
+    nodes = [node["metadata"] for node in lab.cluster.list("Node")]
+    return [
+        str(meta["name"]) for meta in nodes if GPU_COUNT_LABEL in meta["labels"] and NODE_LABEL not in meta["labels"]
+    ]
+
+
+def gpu_fractions(b: Workbench) -> None:
+    """The fraction of a running pod was raised."""
+    train, _ = b.run(fraction_pod("train"), fraction_pod("serve"))
+    b.edit(train, annotations={FRACTION_ANNOTATION: "0.75"})
+
+
+def gpu_memory(b: Workbench) -> None:
+    """The gpu-memory of a running pod was raised above that of its GPU."""
+    (train,) = b.run(gpu_memory_pod("train"))
+    b.edit(train, annotations={MEMORY_ANNOTATION: str(setting_of(b.lab).memory + 2000)})
+
+
+def whole_gpus(b: Workbench) -> None:
+    """Two pods name a node as theirs on which no kubelet refuses them."""
+    node = NodeWithoutKubelet({GPU_COUNT_LABEL: "2"}, {GPU_RESOURCE: "2"})
+    b.undo.callback(node.undo, b.cluster)
+    node.do(b.cluster)
+    for name in ("train", "serve"):
+        b.host.submit(over(gpu_pod(name, gpus=2, scheduler=None), {"spec": {"nodeName": node.name}}))
+    b.undo.callback(b.cluster.delete_all, "Pod", b.space, grace=0)
+
+
+def gpu_held_once(b: Workbench) -> None:
+    """The UUID on a reservation pod was overwritten with that of another."""
+    train, serve = (b.reservation(pod) for pod in b.two_gpus())
+    b.edit(serve, annotations={RESERVED_GPU_ANNOTATION: train.reserved_gpu})
+
+
+def received(b: Workbench) -> None:
+    """The received-resource-type of a running pod was changed."""
+    (train,) = b.run(fraction_pod("train"))
+    b.edit(train, annotations={RECEIVED_ANNOTATION: "Regular"})
+
+
+def one_reservation(b: Workbench) -> None:
+    """The GPU group of a reservation pod was changed while KAI's binder was stopped."""
+    train, serve = b.two_gpus()
+    b.stop("binder")
+    b.edit(b.reservation(serve), labels={GPU_GROUP_LABEL: train.gpu_groups[0]})
+
+
+def reserved(b: Workbench) -> None:
+    """A reservation pod was deleted while KAI's binder was stopped."""
+    (train,) = b.run(fraction_pod("train"))
+    b.stop("binder")
+    b.cluster.delete("Pod", b.reservation(train).name, RESERVATION_APP, grace=1, wait=SECONDS)
+
+
+def group_on_one_node(b: Workbench) -> None:
+    """The GPU group of a running pod was changed to that of a pod on another node."""
+    train, serve = b.two_gpus(*_workers(b.lab)[:2])
+    b.edit(serve, labels={GPU_GROUP_LABEL: train.gpu_groups[0]})
+
+
+def gpu_told(b: Workbench) -> None:
+    """The UUID on a reservation pod was removed."""
+    (train,) = b.run(fraction_pod("train"))
+    b.edit(b.reservation(train), annotations={RESERVED_GPU_ANNOTATION: None})
+
+
+def gpu_given(b: Workbench) -> None:
+    """The ConfigMap with the GPU of a running pod was changed."""
+    train, serve = b.two_gpus()
+    prefix, other = train.annotations[CONFIGMAP_ANNOTATION], b.reservation(serve).reserved_gpu
+    for found in b.cluster.list("ConfigMap", b.space):
+        if found["metadata"]["name"].startswith(prefix) and "NVIDIA_VISIBLE_DEVICES" in (found.get("data") or {}):
+            change = {"data": {"NVIDIA_VISIBLE_DEVICES": other}}
+            b.cluster.patch("ConfigMap", found["metadata"]["name"], change, b.space)
+
+
+def reservation_used(b: Workbench) -> None:
+    """The last pod on a shared GPU was deleted while KAI's binder was stopped."""
+    b.run(fraction_pod("train"))
+    b.stop("binder")
+    b.host.remove("train")
+
+
+def queue_limit(b: Workbench) -> None:
+    """The limit of a queue was lowered below what its pods hold."""
+    b.create(queue(_QUEUE, setting_of(b.lab)))
+    b.run(gpu_pod("train", queue=_QUEUE))
+    b.cluster.patch("Queue", _QUEUE, {"spec": {"resources": {"gpu": {"limit": 0}}}})
+
+
+def leaf_queues(b: Workbench) -> None:
+    """A queue with a running pod got a child."""
+    setting = setting_of(b.lab)
+    b.create(queue(_QUEUE, setting))
+    b.run(cpu_pod("train", queue=_QUEUE))
+    b.create(over(queue(f"{_QUEUE}-child", setting), {"spec": {"parentQueue": _QUEUE}}))
+
+
+def gang_whole(b: Workbench) -> None:
+    """One of the two pods of a gang was deleted while KAI's scheduler was stopped."""
+    group = gang(setting_of(b.lab), 2)
+    b.cluster.create(over(group, {"metadata": {"namespace": b.space}}))
+    b.run(*(notes(cpu_pod(name), pod_group_name=group["metadata"]["name"]) for name in ("rank-0", "rank-1")))
+    b.stop("scheduler")
+    b.host.remove("rank-1")
+
+
+def pod_group_exists(b: Workbench) -> None:
+    """The PodGroup of a running pod was deleted while KAI's pod-grouper was stopped."""
+    (train,) = b.run(cpu_pod("train"))
+    b.stop("podgrouper")
+    b.cluster.delete("PodGroup", train.pod_group, b.space, wait=SECONDS)
+
+
+def bind_ends(b: Workbench) -> None:
+    """KAI's binder was stopped."""
+    b.stop("binder")
+    b.host.submit(cpu_pod("train"))
+    b.cluster.wait("BindRequest", bool, namespace=b.space, timeout=SECONDS, what="KAI's scheduler has chosen a node")
+
+
+def others_left_alone(b: Workbench) -> None:
+    """A running pod of the default scheduler got the label of a GPU group."""
+    (train,) = b.run(cpu_pod("train", scheduler=None))
+    b.edit(train, labels={GPU_GROUP_LABEL: "somebody-elses"})
+
+
+def tenants_apart(b: Workbench) -> None:
+    """A pod with the label of another tenant was created in a tenant's namespace."""
+    space = tenant_namespace(b.spec("host-kai").name)
+    b.create(
+        over(
+            cpu_pod("stray", scheduler=None), {"metadata": {"namespace": space, "labels": {MANAGED_BY_LABEL: "other"}}}
+        )
+    )
+
+
+def tenant_own_pods(b: Workbench) -> None:
+    """The label of the tenant was changed on the host's copy of a running pod."""
+    inside = b.tenant("host-kai")
+    inside.submit(cpu_pod("train"))
+    (copy,) = inside.running("train", timeout=SECONDS)
+    b.edit(copy, labels={MANAGED_BY_LABEL: "other"})
+
+
+def tenant_no_host_kai(b: Workbench) -> None:
+    """A queue, with its CRD, was created in a tenant that uses the host's KAI."""
+    inside = b.lab.tenant(b.spec("host-kai").name)
+    crd = queue_crd()
+    b.undo.callback(inside.delete, crd["kind"], crd["metadata"]["name"], wait=SECONDS)
+    inside.apply([crd, queue("host-queue", setting_of(b.lab))], retry=SECONDS)
+
+
+def tenant_gpus_apart(b: Workbench) -> None:
+    """A reservation pod of the host was created on a tenant\'s node, with the GPU of a tenant\'s pod."""
+    inside = b.tenant("own-kai")
+    inside.submit(fraction_pod("train", queue=own_kai(b.lab).queue))
+    (copy,) = inside.running("train", timeout=SECONDS)
+    (group,) = copy.gpu_groups
+    pods = [PodView.of(pod) for pod in b.cluster.list("Pod", labels=f"{GPU_GROUP_LABEL}={group}")]
+    (uuid,) = {pod.reserved_gpu for pod in pods if pod.reserved_gpu}
+    b.stop("binder")
+    meta = {"namespace": RESERVATION_APP, "annotations": {RESERVED_GPU_ANNOTATION: uuid}}
+    meta["labels"] = {"app": RESERVATION_APP, GPU_GROUP_LABEL: "by-hand"}
+    pod = over(cpu_pod("by-hand", scheduler=None), {"metadata": meta, "spec": {"nodeName": copy.node}})
+    b.create(pod)
+
+
+def tenant_nodes(b: Workbench) -> None:
+    """A pod of the host names a dedicated node of a tenant as its node."""
+    node = b.node_of("own-kai")
+    pod = over(gpu_pod("train", scheduler=None), {"spec": {"nodeName": node}})
+    b.run(pod)
+
+
+def tenant_quota(b: Workbench) -> None:
+    """A tenant with running pods got a ResourceQuota of one pod."""
+    name = b.spec("host-kai").name
+    meta = {"name": "broken", "namespace": tenant_namespace(name), "labels": {"app": "vcluster", "release": name}}
+    b.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"pods": "1"}}})
+
+
+def tenant_host_kai_apart(b: Workbench) -> None:
+    """The namespace selector was removed from the KAI on the host."""
+    b.undo.enter_context(namespaces_opened(b.lab))
+
+
+def tenant_no_host_groups(b: Workbench) -> None:
+    """The namespace selector of the KAI on the host and the policy that keeps it off the tenant were removed."""
+    inside = b.tenant("own-kai")
+    b.undo.enter_context(without_policy(b.lab, inside.tenant))
+    b.undo.enter_context(namespaces_opened(b.lab))
+    inside.submit(cpu_pod("train", queue=own_kai(b.lab).queue))
+    space = tenant_namespace(inside.tenant)
+    b.cluster.wait("PodGroup", bool, namespace=space, timeout=SECONDS, what=f"the host's KAI sees pods of {space}")
+
+
+def tenant_own_groups(b: Workbench) -> None:
+    """The PodGroup of a tenant's running pod was deleted while the tenant's pod-grouper was stopped."""
+    inside = b.tenant("own-kai")
+    kai = own_kai(b.lab)
+    inside.submit(cpu_pod("train", queue=kai.queue))
+    inside.running("train", timeout=SECONDS)
+    (train,) = inside.inside(lambda pod: bool(pod.pod_group), "train", what="has a PodGroup")
+    b.undo.enter_context(stopped(kai, "podgrouper"))
+    kai.cluster.delete("PodGroup", train.pod_group, inside.namespace, wait=SECONDS)
+
+
+BREAKS: dict[str, Callable[[Workbench], None]] = {one.id: globals()[one.id.replace("-", "_")] for one in ALL}
+"""Invariant → the function of its name, which breaks it."""
+
+
+def broken(lab: Lab, rule: str) -> Json | None:
+    """The violation that ``verify`` reports when the invariant is broken; None: it reports none."""
+    bench = Workbench(lab, rule)
+    with bench.undo:
+        BREAKS[rule](bench)
+        report = verify(scopes_of_lab(lab), invariants=[one for one in ALL if one.id == rule])
+    if not report.violations:
+        return None
+    (first, *_) = report.violations
+    evidence = [line for line in first.evidence if not line.startswith("known defect")]  # this one is not KAI's
+    return {"how": BREAKS[rule].__doc__, "what": first.what, "evidence": evidence}
+
+
+def main() -> int:
+    """Break the chosen invariants one after the other; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", action="append", choices=sorted(BREAKS), metavar="ID", help="can be repeated")
+    parser.add_argument("--name", help="which lab")
+    parser.add_argument("--out", type=Path, default=SEEN, help="file to update")
+    options = parser.parse_args()
+    lab = Lab.attach(options.name)
+    facts = {key: lab.facts().get(key, "") for key in ("kai_version", "kubernetes")}
+    missed = 0
+    for rule in options.only or BREAKS:
+        start = time.monotonic()
+        try:
+            seen = broken(lab, rule)
+            problem = "kailab verify reports nothing"
+        except LabError as error:
+            seen, problem = None, str(error)
+        if seen is None:
+            missed += 1
+            print(f"FAILED  {rule}: {problem}", file=sys.stderr)
+            continue
+        known = json.loads(options.out.read_text()) if options.out.exists() else {}
+        rows = sorted({**known, rule: to_json({**facts, **seen})}.items())
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in rows)
+        options.out.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        print(f"seen    {rule}: {seen['what']} ({time.monotonic() - start:.0f} s)")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
