@@ -27,7 +27,7 @@ from lab.tenants.removal.remove import foreign, forget, remove_tenant
 from lab.tenants.removal.timeline import Removal
 from lab.tenants.vcluster import access, coredns, existing_access
 from lab.tenants.vcluster.validation import validate_tenants
-from lab.tenants.vcluster.values import CHART, CLAIM, release_values, tenant_values
+from lab.tenants.vcluster.values import CHART, CLAIM, first_claim, release_values, tenant_values
 from lab.tools.helm import Release
 
 _CLUSTER_WIDE = {
@@ -174,6 +174,9 @@ class VirtualCluster(LabStep):
         helm_release.forget_unfinished(cluster, name, self.namespace)
         release = helm_release.installed(cluster, name, self.namespace)
         gone = self._missing(cluster, release) if release else ()
+        claim = first_claim(name, values) if release is None and self.spec.cluster.own else None
+        if claim and cluster.get("PersistentVolumeClaim", claim["metadata"]["name"], self.namespace) is None:
+            cluster.create(claim)
         ctx.progress("helm install")
         # also of an unchanged release: it restores objects and replicas, and restarts nothing
         helm_release.helm_for(ctx).upgrade_install(

@@ -7,7 +7,7 @@ from typing import Any
 from lab.config import LabSpec, TenantSpec, tenant_nodes
 from lab.gpu.pools import runtime_class
 from lab.kai import line_of
-from lab.objects.isolation_labels import NODE_LABEL
+from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.steps.helm_release import base_values, merged, value_at, with_value
 from lab.supply.registry import mirrored, without_scheme
 from lab.tenants.isolation.dedicated_nodes import taint
@@ -36,6 +36,9 @@ ACCESS_KEYS = (
 STORAGE_CLASS = "controlPlane.statefulSet.persistence.volumeClaim.storageClass"
 """StorageClass of the tenant's volume; empty: the cluster's default one."""
 
+
+_LABS = "kailab"
+"""The StorageClass of the lab's own cluster (manifests/vcluster/storage.yaml)."""
 
 REPLICAS = "controlPlane.statefulSet.highAvailability.replicas"
 """Number of control planes."""
@@ -120,6 +123,26 @@ def release_values(spec: LabSpec, tenant: TenantSpec, port: Endpoint | None) -> 
         export["server"] = port.server
     access = {"controlPlane": {"service": service}, "exportKubeConfig": export}
     return merged(_runtime_values(spec, tenant), own, access)
+
+
+def first_claim(tenant: str, values: dict[str, Any]) -> dict[str, Any] | None:
+    """The PersistentVolumeClaim of the first control plane, of the lab's StorageClass; None: it has none of that class.
+
+    Its StatefulSet would create it together with the pod. A kubelet that sees the pod while the claim is not Bound yet
+    tries again only after 10 s or more (seen in 1 of 12 starts, Kubernetes 1.34.4).
+    """
+    volume = value_at(values, "controlPlane.statefulSet.persistence") or {}
+    wanted = volume.get("volumeClaim") or {}
+    if volume.get("volumeClaimTemplates") or wanted.get("enabled") is not True or wanted.get("storageClass") != _LABS:
+        return None
+    size = {"requests": {"storage": wanted.get("size", "5Gi")}}
+    spec = {"accessModes": wanted.get("accessModes", ["ReadWriteOnce"]), "storageClassName": _LABS, "resources": size}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": f"data-{tenant}-0", "namespace": tenant_namespace(tenant)},
+        "spec": spec,
+    }
 
 
 def _registries(spec: LabSpec, values: dict[str, Any]) -> dict[str, Any]:

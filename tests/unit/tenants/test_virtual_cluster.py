@@ -43,7 +43,8 @@ def test_apply_installs_the_release_and_writes_the_kubeconfig(world: LabWorld) -
     upgrade = world.helm("upgrade")
     run_control_plane(world)
     step_of(world).apply(world.ctx)
-    assert world.log == ["apply StorageClass kailab", f"apply Namespace {SPACE}", "helm upgrade --install"]
+    claim = "create PersistentVolumeClaim data-team-a-0"
+    assert world.log == ["apply StorageClass kailab", f"apply Namespace {SPACE}", claim, "helm upgrade --install"]
     values = json.loads(upgrade.calls[0].stdin)
     assert values == release_values(world.spec, world.spec.tenants[0], PORT)
     assert upgrade.calls[0].argv[3:7] == ("team-a", "/cache/vcluster.tgz", "--namespace", SPACE)
@@ -213,7 +214,7 @@ def test_tenant_of_an_existing_cluster_has_neither_port_nor_storage_of_the_lab(e
     assert step_of(world).observe(world.ctx).state is State.ABSENT
     run_control_plane(world, "https://localhost:8443")
     step_of(world).apply(world.ctx)
-    assert "apply StorageClass kailab" not in world.log
+    assert not [line for line in world.log if "StorageClass" in line or "PersistentVolumeClaim" in line]
     values = json.loads(upgrade.calls[0].stdin)
     assert values == release_values(world.spec, world.spec.tenants[0], None)
     assert values["controlPlane"]["service"] == {"spec": {"type": "NodePort"}}

@@ -5,7 +5,7 @@ import pytest
 from lab.config import TenantQuota
 from lab.steps.helm_release import value_at
 from lab.tenants.vcluster.quota import hard_limits, quota_values
-from lab.tenants.vcluster.values import release_values, tenant_images, tenant_values
+from lab.tenants.vcluster.values import first_claim, release_values, tenant_images, tenant_values
 from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.specs import PORT, lab_with, tenant_spec
 
@@ -31,6 +31,26 @@ def test_values_of_mode_own_kai() -> None:
     # keep garbage collection and the classes that KAI's chart creates inside
     assert value_at(values, "experimental") is None
     assert value_at(values, "sync.toHost.priorityClasses") is None
+
+
+def test_claim_of_the_first_control_plane_is_that_of_its_statefulset() -> None:
+    claim = first_claim("team-a", tenant_values(tenant_spec()))
+    assert claim is not None
+    assert claim["metadata"] == {"name": "data-team-a-0", "namespace": "vcluster-team-a"}
+    assert claim["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"volumeClaim": {"enabled": False}},
+        {"volumeClaim": {"storageClass": "fast"}},
+        {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]},
+    ],
+)
+def test_other_storage_is_left_to_the_chart(change: dict[str, object]) -> None:
+    values = {"controlPlane": {"statefulSet": {"persistence": change}}}
+    assert first_claim("team-a", tenant_values(tenant_spec(values=values))) is None
 
 
 @pytest.mark.parametrize("mode", ["own-kai", "default"])
