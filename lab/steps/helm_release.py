@@ -24,7 +24,7 @@ from lab.tools.helm import Helm, Release
 Json = dict[str, Any]
 
 
-_CRASHES = 4  # restarts from which a crash loop is not just a matter of start order
+_CRASHES = 5  # restarts, after back-offs of 150 s, from which a crash loop is not just a matter of start order
 
 
 def helm_for(ctx: LabContext) -> Helm:

@@ -72,7 +72,7 @@ def test_crashing_control_plane_ends_the_wait(world: LabWorld) -> None:
 
     crashes(7)  # of its life so far: it is created again
     world.api.after("delete", "Pod", lambda _: crashes(0))
-    world.api.after("watch", "Pod", lambda _: crashes(4))
+    world.api.after("watch", "Pod", lambda _: crashes(5))
     with pytest.raises(WaitTimeout, match="team-a-1, container main: CrashLoopBackOff: why"):
         step_of(world).apply(world.ctx)
 
