@@ -98,4 +98,5 @@ def come_up(world: LabWorld, tag: str) -> None:
             deployment["spec"]["template"]["spec"]["containers"] = [{"name": "main", "image": image}]
             world.api.add(running_pod(name, NAMESPACE, labels={"app": name}), deployment)
 
-    world.api.after("watch", "Pod", start)
+    for verb in ("list", "watch"):  # it does not watch pods that are Ready in the list
+        world.api.after(verb, "Pod", start)
