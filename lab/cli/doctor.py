@@ -21,8 +21,7 @@ from lab.gpu.diagnosis.symptoms import in_text, symptoms
 from lab.operations.doctor import with_ways
 from lab.session.lab import Lab
 from lab.tools.process import HostRunner
-from lab.ui.findings import render_diagnosis, render_machine, render_symptoms
-from lab.ui.text_writer import render_table
+from lab.ui.findings import render_diagnosis, render_machine, render_rule_list, render_symptoms
 
 app = command_app()
 
@@ -120,5 +119,4 @@ def _known(as_json: bool) -> None:
     if as_json:
         print_json({"rules": rows})
     else:
-        cells = [[row.id, row.title, row.next.replace("{where}", "NODE")] for row in rows]
-        render_table(f"{len(rows)} known failures of the GPU path", ("symptom", "what is visible", "fix"), cells)
+        render_rule_list(f"{len(rows)} known failures of the GPU path", rows, "kailab doctor")

@@ -34,8 +34,8 @@ from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.kai_installation import installation
 from lab.ui.explain import render_evictions, render_explained, render_overview, render_workload
+from lab.ui.findings import render_rule_list
 from lab.ui.queues import render_queues
-from lab.ui.text_writer import Cell, render_table
 
 app = command_app()
 
@@ -162,10 +162,6 @@ def _rules(as_json: bool) -> None:
     if as_json:
         print_json({"rules": rows})
         return
-    cells: list[list[Cell]] = [
-        [rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim"), rule.read_only] for rule in rows
-    ]
-    headings = ("rule", "situation", "stages", "source", "read only")
     seen = sum(not rule.read_only for rule in rows)
-    note = f"in the order of a pod's life; {seen} are captured from real clusters, the others read in sources only"
-    render_table(f"{len(rows)} rules", headings, cells, note=note)
+    note = f"in the order of a pod's life; {seen} captured from real clusters, the others read in sources only"
+    render_rule_list(f"{len(rows)} rules", rows, "kailab explain", note)

@@ -18,6 +18,7 @@ from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, find, ignored
 from lab.gpu.simulated.health import OFF_THE_BUS, Health
 from lab.session.context import LabContext
 from lab.session.lab import Lab
+from lab.ui.text_writer import render_table
 
 app = command_app(no_args_is_help=True)
 
@@ -79,12 +80,12 @@ def models(as_json: AsJson = False) -> None:
     if as_json:
         print_json(gpu_models())
         return
-    typer.echo(f"{'SHORT':<9} {'NAME':<24} {'MEMORY':>11}  {'COMPUTE':<8} {'ARCHITECTURE':<13} PCI ID")
-    for model in gpu_models():
-        typer.echo(
-            f"{model.short:<9} {model.name:<24} {model.memory:>7} MiB  {model.compute:<8} {model.arch:<13}"
-            f" 10de:{model.device:04x} 10de:{model.subsystem:04x}"
-        )
+    headings = ("short", "name", "memory", "compute", "architecture", "PCI id")
+    rows = [
+        (one.short, one.name, f"{one.memory} MiB", one.compute, one.arch, f"10de:{one.device:04x}")
+        for one in gpu_models()
+    ]
+    render_table("GPU models", headings, rows)
 
 
 def _row(ctx: LabContext, gpu: GpuRef) -> dict[str, str | int]:

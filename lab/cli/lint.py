@@ -22,9 +22,9 @@ from lab.lint import RULES, LintContext, read_all
 from lab.lint import lint as lint_documents
 from lab.lint.context import lint_context
 from lab.session.session import Session, name_of
-from lab.ui.findings import render_by_file, render_versions
+from lab.ui.findings import render_by_file, render_rule_list, render_versions
 from lab.ui.lint_formats import github, sarif
-from lab.ui.text_writer import TextWriter, render_table
+from lab.ui.text_writer import TextWriter
 
 app = command_app()
 
@@ -73,7 +73,7 @@ def lint(
         if as_json:
             print_json({"rules": tuple(RULES.values())})
         else:
-            render_table("", (), [[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in RULES.values()])
+            render_rule_list(f"{len(RULES)} rules", tuple(RULES.values()), "kailab lint")
         return
     if not files and not values:
         raise SpecError("no file to lint", fix="kailab lint FILE..., or kailab lint --rules")

@@ -70,7 +70,7 @@ def render_overview(overview: Overview, console: Console | None = None) -> None:
     else:
         unwell = sum(len(side.unwell) for side in overview.sides)
         words = f"{count(unwell, 'pod')} or workloads with problems; kailab explain KIND NAMESPACE/NAME has the details"
-        page.line((words, "bold"))
+        page.prose((words, "bold"))
 
 
 def _side(page: TextWriter, side: ClusterOverview) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lab.findings import Finding, RuleDescription, Severity
+from lab.findings import Finding, PatternRule, Rule, RuleDescription, Severity
 from lab.text import count
 from lab.ui.text_writer import STYLES, Cell, TextWriter
 
@@ -140,6 +140,16 @@ def render_versions(found: Mapping[str, Sequence[Finding]], console: Console | N
         table.append([(f"{file}:{line}", "bold"), subject, rule, *each])
     page.table(("where", "object", "rule", *(f"KAI {version}" for version in found)), table)
     page.line(f"{count(len(rows), 'finding')}; --kai with one version explains them", indent=1)
+
+
+def render_rule_list(title: str, rules: Sequence[Rule[Any] | PatternRule], command: str, note: str = "") -> None:
+    """The rules behind a command's findings, and how to read more about one."""
+    page = TextWriter()
+    page.prose((title, "bold"))
+    if note:
+        page.prose((note, "dim"), indent=1)
+    page.columns([[(rule.id, "bold"), rule.title] for rule in rules])
+    page.next(f"{command} --explain RULE explains one, with an example")
 
 
 def render_rules(rules: Sequence[RuleDescription], console: Console | None = None) -> None:

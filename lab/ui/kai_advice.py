@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from lab.operations.kai.advise import KaiAdvice
-from lab.ui.kai_versions import supported
+from lab.ui.kai_versions import supported, write_defect
 from lab.ui.text_writer import TextWriter
 
 
@@ -16,13 +16,10 @@ def render_kai_advice(advice: KaiAdvice, console: Console | None = None) -> None
     page.line((f"KAI {advice.version}{on}, line {advice.line}", "bold"))
     validated = advice.support.kubernetes
     window = f"{validated[0]} to {validated[-1]}" if validated else "not stated"
-    page.line(f"support: {supported(advice.support)}; validated with Kubernetes {window}", indent=1)
+    page.prose(f"support: {supported(advice.support)}; validated with Kubernetes {window}", indent=1)
     for warning in advice.warnings:
         page.marked("warn", warning, indent=1)
     page.heading(f"Known defects: {len(advice.defects)}", "issues are of kai-scheduler/KAI-Scheduler")
     for defect in advice.defects:
-        page.marked("warn", (defect.id, "bold"), indent=1)
-        page.line(f"{defect.what} ({defect.issue})", indent=3)
-        releases = defect.releases.replace(" ", ", ").replace("-", " to ")
-        page.line((f"in {releases}; {defect.proof}", "dim"), indent=3)
+        write_defect(page, defect)
         page.next(f"KAI {defect.fixed_in} does not have it" if defect.fixed_in else "no release without it is known", 3)

@@ -41,14 +41,14 @@ def render_plan(report: PlanReport, console: Console | None = None) -> None:
     page.blank()
     todo = sum(_state(report, step.id) != "ready" for step in plan.steps)
     about = f", about {whole_seconds(report.estimate)} according to earlier runs" if report.estimate and todo else ""
-    page.line((f"{count(todo, 'step')} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
+    page.prose((f"{count(todo, 'step')} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
 
 
 def _existing(page: TextWriter, found: Preview) -> None:
     page.heading("There", "what the cluster has")
     write_inventory(page, found.inventory)
     page.heading("Objects to create", f"{count(len(found.objects), 'object')}; kailab down removes them")
-    page.line(", ".join(found.objects), indent=2)
+    page.prose(", ".join(found.objects), indent=2)
     if found.unread:
         charts = f"the charts {' and '.join(found.unread)} are not on this machine; kailab up reads them first"
         page.marked("warn", f"their objects are not known yet: {charts}", indent=2)
@@ -67,7 +67,7 @@ def _existing(page: TextWriter, found: Preview) -> None:
             page.marked("fail", str(one), indent=2)
     if found.missing_for_suites:
         page.heading("Not permitted to the suites", "the lab comes up without; kailab plan --role has these, too")
-        page.line(", ".join(map(str, found.missing_for_suites)), indent=2)
+        page.prose(", ".join(map(str, found.missing_for_suites)), indent=2)
     for line in found.dry_run.problems:
         page.marked("fail", f"refused in a dry run: {line}", indent=2)
     if found.dry_run.not_tried:
@@ -129,7 +129,7 @@ def _steps(page: TextWriter, report: PlanReport) -> None:
         title = (f"{step.title:<{width}}", "dim" if state == "ready" else "bold")
         page.columns([[(page.terminal.glyph(state), STATES[state]), title, (detail, "dim")]])
         for line in seen.diff if seen else ():
-            page.line((line, "yellow"), indent=6)
+            page.prose((line, "yellow"), indent=6)
         if state != "ready":
             effects = [effect for effect in step.effects() if effect.where != "host"]
             rows: list[list[Cell]] = [[(one.where, "dim"), one.what, (_undo(report, one), "dim")] for one in effects]
@@ -153,7 +153,8 @@ def _supply(page: TextWriter, report: PlanReport) -> None:
     for choice in choices:
         name = f"{choice.item.name} {choice.item.version}".strip()
         notes = ", ".join(filter(None, [mebibytes(choice.size) if choice.size else "", choice.verified]))
-        where = f"{choice.where} ({notes})" if notes else choice.where
+        where = "" if choice.source == "present" else choice.where
+        where = f"{where} ({notes})".strip() if notes else where
         rows.append([choice.item.kind, name, (SOURCES[choice.source], "cyan"), (where, "dim")])
     page.columns(rows)
     if not report.plan.missing:

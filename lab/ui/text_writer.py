@@ -19,7 +19,8 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "n
 """Style of a sign."""
 
 _LAST = 24
-"""Width in cells below which the last column is not wrapped."""
+"""Width in cells below which the last column moves to lines of its own, except for short words."""
+_SHORT = 12
 
 
 class TextWriter:
@@ -68,9 +69,18 @@ class TextWriter:
         if len(lines) > limit:
             self.line((f"{self.terminal.ellipsis} and {len(lines) - limit} more{more}", "dim"), indent=indent)
 
+    def prose(self, text: Cell, indent: int = 0) -> None:
+        """Write a paragraph, which a terminal wraps."""
+        self.columns([[text]], indent=indent)
+
     def columns(self, rows: Sequence[Sequence[Cell]], indent: int = 1, gap: int = 2) -> None:
-        """Write aligned rows; a terminal wraps the last column under itself, a pipe never wraps."""
+        """Write aligned rows; a pipe never wraps.
+
+        A terminal wraps the last column under itself, or, where little room is left for it, on lines of its own.
+        """
         cells = [[self._text(cell) for cell in row] for row in rows]
+        while cells and min(map(len, cells)) > 1 and not any(row[-1] for row in cells):
+            cells = [row[:-1] for row in cells]
         count = max((len(row) for row in cells), default=0)
         widths = [max((row[n].cell_len for row in cells if len(row) > n + 1), default=0) for n in range(count)]
         for row in cells:
@@ -79,10 +89,15 @@ class TextWriter:
                 cell.pad_right(widths[n] + gap - cell.cell_len)
                 start.append_text(cell)
             room = self.console.width - start.cell_len
-            wrapped = self.console.is_terminal and room >= _LAST
-            parts = row[-1].wrap(self.console, room) if wrapped else [row[-1]]
+            if not self.console.is_terminal or row[-1].cell_len <= max(room, _SHORT if room < _LAST else 0):
+                self._print(start.append_text(row[-1]))
+                continue
             margin = self._text(indent=start.cell_len)
-            for number, part in enumerate(parts or [self._text()]):
+            if room < _LAST:
+                self._print(start)
+                start, margin = self._text(indent=indent + 4), self._text(indent=indent + 4)
+                room = self.console.width - margin.cell_len
+            for number, part in enumerate(row[-1].wrap(self.console, room)):
                 part.rstrip()
                 self._print((margin.copy() if number else start).append_text(part))
 

@@ -105,3 +105,21 @@ def test_last_column_folds_under_itself() -> None:
     assert len(lines) > 1
     assert all(line.startswith("     word") for line in lines[1:])
     assert max(map(len, lines)) <= 40
+
+
+def test_long_last_cell_without_room_has_lines_of_its_own() -> None:
+    made, raw = console(width=30)
+    rows = [("image", "registry.example/a", "here"), ("image", "registry.example/b", "/home/of/a/bundle-with-a-name")]
+    render_table("", (), rows, made)
+    assert text(raw) == [
+        " image  registry.example/a  here",
+        " image  registry.example/b",
+        "     /home/of/a/bundle-with-a-",
+        "     name",
+    ]
+
+
+def test_column_before_an_empty_one_is_wrapped() -> None:
+    made, raw = console(width=40)
+    render_table("", (), [("node", "a library and a device node for each of its GPUs", "")], made)
+    assert text(raw) == [" node  a library and a device node for", "       each of its GPUs"]
