@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 
-def count(number: int, what: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def count(number: float, what: str) -> str:
+    """``1 pod``, ``2 pods``, ``0.5 GPUs``."""
+    return f"{number if isinstance(number, int) else f'{number:g}'} {what}{'' if number == 1 else 's'}"
 
 
 def mebibytes(size: int) -> str:

@@ -12,6 +12,7 @@ from lab.findings import Certainty
 from lab.objects.fields import number, parts
 from lab.objects.kai import PodGroupView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.text import count
 
 _QUEUE = re.compile(
     r"(?P<queue>\S+) uses <(?P<uses>[^>]*)> with a quota of <(?P<quota>[^>]*)>, fair-share of <(?P<fair>[^>]*)>"
@@ -53,10 +54,14 @@ class QueueThen:
     priority: int
 
     @property
+    def used(self) -> str:
+        return f"queue {self.name} used {count(self.uses, 'GPU')}"
+
+    @property
     def line(self) -> str:
         quota = "unlimited" if self.quota == _UNLIMITED else f"{self.quota:g}"
         fair = "unlimited" if self.fair == _UNLIMITED else f"{self.fair:g}"
-        return f"queue {self.name} used {self.uses:g} GPUs; quota {quota}, fair share {fair}, priority {self.priority}"
+        return f"{self.used}; quota {quota}, fair share {fair}, priority {self.priority}"
 
 
 @dataclass(frozen=True)
@@ -127,12 +132,12 @@ def _reclaim(queues: EvictorQueues) -> Verdict:
     over = max(0.0, victim.uses - victim.fair)
     if over or victim.uses > victim.quota:
         borrowed = f"{over:g} above its fair share" if over else "above its quota"
-        why = f"queue {victim.name} used {victim.uses:g} GPUs, {borrowed}, and {evictor.name} used less than its share"
+        why = f"{victim.used}, {borrowed}, and {evictor.name} used less than its share"
         if evictor.uses < max(evictor.fair, evictor.quota):
             return Verdict("yes", "reclaim", title, why, raise_quota, lines, Certainty.CERTAIN)
-        why = f"queue {evictor.name} used its whole fair share of {evictor.fair:g} GPUs already"
+        why = f"queue {evictor.name} used its whole fair share of {count(evictor.fair, 'GPU')} already"
         return Verdict("no", "reclaim", title, why, "report it to KAI with this evidence", lines, Certainty.LIKELY)
-    why = f"queue {victim.name} used {victim.uses:g} GPUs, no more than its share; another resource may have decided"
+    why = f"{victim.used}, no more than its share; another resource may have decided"
     return Verdict("unknown", "reclaim", title, why, raise_quota, lines, Certainty.LIKELY)
 
 

@@ -11,6 +11,7 @@ from lab.explain.selectors import node_mismatch, tolerated
 from lab.kai.names import GPU_RESOURCE
 from lab.snapshot.gpu_allocation import portion
 from lab.snapshot.node_info import NodeInfo
+from lab.text import count
 
 NO_GPUS = "no-gpus"
 """Never a reason: a CPU node without GPUs is normal."""
@@ -131,7 +132,7 @@ def _whole_gpus(ctx: PodContext, info: NodeInfo) -> Obstacle | None:
         return Obstacle(NO_GPUS, "has no GPUs")
     if wanted > gpus:
         unhealthy = f", {info.capacity_gpus - gpus} unhealthy" if info.capacity_gpus > gpus else ""
-        return Obstacle("gpus", f"has {gpus} GPUs{unhealthy}, the pod wants {wanted}")
+        return Obstacle("gpus", f"has {count(gpus, 'GPU')}{unhealthy}, the pod wants {wanted}")
     if wanted > info.gpus_free:
         return Obstacle("gpus-taken", f"{info.gpus_free} of {gpus} GPUs free, the pod wants {wanted}")
     return None
@@ -142,7 +143,7 @@ def _share(ctx: PodContext, info: NodeInfo) -> Obstacle | None:
     if not gpus:
         return Obstacle(NO_GPUS, "has no GPUs")
     if wanted.devices > gpus:
-        return Obstacle("devices", f"has {gpus} GPUs, the pod wants a part of {wanted.devices}")
+        return Obstacle("devices", f"has {count(gpus, 'GPU')}, the pod wants a part of {wanted.devices}")
     if wanted.gpu_memory is not None:
         if info.gpu_memory is None:
             return Obstacle("gpu-memory-label", "has no label nvidia.com/gpu.memory with the memory of its GPUs")

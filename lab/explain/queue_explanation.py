@@ -19,7 +19,7 @@ from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.pod_info import PodInfo
 from lab.snapshot.queue_claims import PodState, cluster_total, pod_state, queue_claims, quota_of
 from lab.snapshot.scheduler_metrics import samples
-from lab.text import nearest
+from lab.text import count, nearest
 
 UNITS: Mapping[str, str] = {"gpu": "GPUs", "cpu": "m cpu", "memory": "MB"}
 _FAIR = {
@@ -205,7 +205,7 @@ def _queue(
 
 def _why(gpu: QueueFigures, peers: list[QueueFigures], priority: int) -> Iterator[str]:
     quota = "unlimited" if gpu.quota == -1 else f"{gpu.quota:g}"
-    yield f"deserves {gpu.deserved:g} GPUs: quota {quota}, requests {gpu.requested:g}"
+    yield f"deserves {count(gpu.deserved, 'GPU')}: quota {quota}, requests {gpu.requested:g}"
     if gpu.limit != -1 and gpu.requested > gpu.limit:
         yield f"its limit of {gpu.limit:g} caps its fair share"
     wants = min(gpu.requested, gpu.limit) if gpu.limit != -1 else gpu.requested

@@ -26,6 +26,7 @@ from lab.objects.views import NodeView, PodView
 from lab.paths import assets
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.text import count
 
 NAMESPACE = "kube-system"
 CONFIG_ANNOTATION = "kailab/gpu-config"
@@ -106,7 +107,7 @@ class GpuPlugin(LabStep):
             return Observed.drifted("GPUs are not offered as planned", diff)
         failed = sum(offer.failed for offer in offers.values())
         total = sum(offer.gpus for offer in offers.values())
-        return Observed.ready(f"{total} GPUs, {failed} of them failed" if failed else f"{total} GPUs")
+        return Observed.ready(f"{count(total, 'GPU')}, {failed} of them failed" if failed else count(total, "GPU"))
 
     def apply(self, ctx: LabContext) -> None:
         """Raises WaitTimeout if the plugin does not run or a kubelet does not offer its GPUs; StepFailed, ApiFailed."""
@@ -208,7 +209,7 @@ def offer_differences(offers: Offers, nodes: Sequence[Obj]) -> list[str]:
     """Return a line for each node that does not offer what it should."""
     seen = {view.name: view.gpus for view in map(NodeView.of, nodes)}
     return [
-        f"{name}: {seen.get(name, 0)} GPUs allocatable, should be {offer}"
+        f"{name}: {count(seen.get(name, 0), 'GPU')} allocatable, should be {offer}"
         for name, offer in offers.items()
         if seen.get(name, 0) not in offer
     ]

@@ -12,6 +12,7 @@ from lab.kube.readiness import is_ready, rollout
 from lab.objects.kai import PodGroupView
 from lab.objects.redact import redact_text
 from lab.objects.views import Condition, EventView, NodeView, PodView
+from lab.text import count
 
 OBJECTS = 12
 EVENTS = 10
@@ -98,7 +99,7 @@ def _pod(pod: PodView) -> list[str]:
 
 
 def _node(node: NodeView) -> list[str]:
-    words = ["Ready" if node.ready else "not Ready", f"{node.gpus} GPUs"]
+    words = ["Ready" if node.ready else "not Ready", count(node.gpus, "GPU")]
     for condition in node.conditions:
         if condition.type == "Ready" and condition.status != "True":
             words.append(_because(condition.reason, condition.message))

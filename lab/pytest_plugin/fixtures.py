@@ -116,7 +116,7 @@ def gpus_lack(lab: Lab, least: int, nodes: int = 1, per_node: int = 1) -> str:
     there = gpu_total(lab)
     rest = "" if lab.spec.cluster.own else " that are free of others' pods and within its budget"
     if there < least:
-        return f"needs {least} GPUs, lab {lab.spec.name} has {there} ({lab.gpu_mode}){rest}"
+        return f"needs {count(least, 'GPU')}, lab {lab.spec.name} has {there} ({lab.gpu_mode}){rest}"
     if nodes == per_node == 1:
         return ""
     fitting = sum(node.gpus >= per_node for node in usable_nodes(lab))

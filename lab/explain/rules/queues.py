@@ -9,7 +9,7 @@ from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import parts
 from lab.objects.kai import QueueShare, QueueView
-from lab.text import nearest
+from lab.text import count, nearest
 
 _LIMIT = re.compile(r"(?P<queue>\S+) quota has reached the allowable limit of (?P<what>GPUs|CPU cores|memory)")
 _QUOTA = re.compile(
@@ -34,7 +34,8 @@ def describe(queue: QueueView) -> str:
         bounds = [f"{what} {value:g}" for what in ("quota", "limit") if (value := getattr(share, what)) != -1]
         if used or bounds:
             kept = f" ({firm:g} of it not preemptible)" if firm else ""
-            words.append(", ".join([f"{used:g} {unit} used{kept}", *bounds]))
+            held = count(used, "GPU") if name == "gpu" else f"{used:g} {unit}"
+            words.append(", ".join([f"{held} used{kept}", *bounds]))
     return f"queue {queue.name}: {'; '.join(words) or 'nothing used, no bounds'}"
 
 
@@ -226,4 +227,4 @@ def _users(ctx: PodContext, queue: QueueView) -> list[str]:
     for _ in ctx.snapshot.queues:
         below |= {q.name for q in ctx.snapshot.queues if q.parent in below}
     holders = [group for group in ctx.snapshot.pod_groups if group.queue in below and group.gpus_allocated]
-    return [f"PodGroup {g.namespace}/{g.name}: {g.gpus_allocated:g} GPUs" for g in holders[:5]]
+    return [f"PodGroup {g.namespace}/{g.name}: {count(g.gpus_allocated, 'GPU')}" for g in holders[:5]]

@@ -25,6 +25,7 @@ from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.node_info import NodeInfo, read_node_infos
+from lab.text import count
 
 CLAIM = "simulated-gpus"
 """Kind of the journal's record of a node of an existing cluster that has simulated GPUs."""
@@ -161,7 +162,7 @@ class NamedGpuNodes(LabStep):
                     yield f"{name}: label {label} is {seen}, should be {value}"
             for where, amounts in (("capacity", node.capacity), ("allocatable", node.allocatable)):
                 if (offered := int(amounts.get(GPU_RESOURCE, 0))) != pool.per_node:
-                    yield f"{name}: {offered} GPUs {where}, should be {pool.per_node}"
+                    yield f"{name}: {count(offered, 'GPU')} {where}, should be {pool.per_node}"
 
     def _release(self, ctx: LabContext, name: str) -> None:
         """The marking label goes last: a removal that was killed is then found."""

@@ -175,7 +175,7 @@ def test_unhealthy_gpus_are_the_cause_where_the_node_had_enough_with_them(gpus: 
     explanation = scene.explain()
     assert ids(explanation) == order
     (count,) = (one for one in explanation.findings if one.rule == "nodes.gpus")
-    assert "has 1 GPUs, 1 unhealthy" in count.evidence[1]
+    assert "has 1 GPU, 1 unhealthy" in count.evidence[1]
 
 
 def test_nodes_of_another_pool() -> None:

@@ -58,7 +58,7 @@ def test_the_tree_with_loans(scene: Scene) -> None:
     assert busy.borrows_from == {"idle": 1, "unreserved": 1}
     assert idle.borrowed_by == {"busy": 2}
     assert busy.why == (
-        "deserves 1 GPUs: quota 1, requests 5",
+        "deserves 1 GPU: quota 1, requests 5",
         "gets 2 over quota: weight 1 of 1 among queues of priority 100 that want more than their quota",
         "wants 2 more than its fair share of 3",
     )
