@@ -25,7 +25,7 @@ def slack(device: SharedGpu) -> float:
 
 
 def fractions(state: ClusterState) -> Iterator[Finding]:
-    """The shares of a GPU add up to at most 1; if all pods request MiB, ``memory`` applies."""
+    """The shares of a GPU add up to at most 1; for MiB alone ``gpu-memory`` applies."""
     for device in state.gpus.shared:
         if all(pod.requests.fraction is None for pod in device.users):
             continue
@@ -41,7 +41,7 @@ def fractions(state: ClusterState) -> Iterator[Finding]:
 
 
 def memory(state: ClusterState) -> Iterator[Finding]:
-    """The requested memory of a GPU is at most what it has; if all pods request fractions, ``fractions`` applies."""
+    """The requested memory of a GPU is at most what it has; for fractions alone ``gpu-fractions`` applies."""
     for device in state.gpus.shared:
         total = device.memory
         if not total or all(pod.requests.fraction is not None for pod in device.users):
