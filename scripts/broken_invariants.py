@@ -22,6 +22,7 @@ from typing import Any
 from lab.config import TenantSpec
 from lab.errors import LabError
 from lab.invariants.catalogue import ALL
+from lab.invariants.reservations import VISIBLE_DEVICES
 from lab.invariants.verify import verify
 from lab.kai.names import (
     CONFIGMAP_ANNOTATION,
@@ -42,7 +43,8 @@ from lab.serialization import to_json
 from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
-from lab.workloads.temporary import changed, owner_labels
+from lab.workloads.temporary import owner_labels
+from scripts.docs.examples import one_a_line
 from scripts.fault_injection.tenant_faults import namespaces_opened, own_kai
 from scripts.scenarios.capture import setting_of
 from scripts.scenarios.cluster_changes import NodeWithoutKubelet
@@ -103,9 +105,6 @@ class Workbench:
     def edit(self, pod: PodView, **meta: Json) -> None:
         """Change labels or annotations of a pod."""
         self.cluster.patch("Pod", pod.name, {"metadata": meta}, pod.namespace)
-
-    def change(self, kind: str, name: str, change: Json, namespace: str | None = None) -> None:
-        self.undo.enter_context(changed(self.cluster, self.lab.spec.name, kind, name, change, namespace))
 
     def stop(self, component: str) -> None:
         """Stop a component of the host's KAI."""
@@ -202,8 +201,8 @@ def gpu_given(b: Workbench) -> None:
     train, serve = b.two_gpus()
     prefix, other = train.annotations[CONFIGMAP_ANNOTATION], b.reservation(serve).reserved_gpu
     for found in b.cluster.list("ConfigMap", b.space):
-        if found["metadata"]["name"].startswith(prefix) and "NVIDIA_VISIBLE_DEVICES" in (found.get("data") or {}):
-            change = {"data": {"NVIDIA_VISIBLE_DEVICES": other}}
+        if found["metadata"]["name"].startswith(prefix) and VISIBLE_DEVICES in (found.get("data") or {}):
+            change = {"data": {VISIBLE_DEVICES: other}}
             b.cluster.patch("ConfigMap", found["metadata"]["name"], change, b.space)
 
 
@@ -285,7 +284,7 @@ def tenant_no_host_kai(b: Workbench) -> None:
 
 
 def tenant_gpus_apart(b: Workbench) -> None:
-    """A reservation pod of the host was created on a tenant\'s node, with the GPU of a tenant\'s pod."""
+    """A reservation pod of the host was created on a tenant's node, with the GPU of a tenant's pod."""
     inside = b.tenant("own-kai")
     inside.submit(fraction_pod("train", queue=own_kai(b.lab).queue))
     (copy,) = inside.running("train", timeout=SECONDS)
@@ -378,9 +377,7 @@ def main() -> int:
             print(f"FAILED  {rule}: {problem}", file=sys.stderr)
             continue
         known = json.loads(options.out.read_text()) if options.out.exists() else {}
-        rows = sorted({**known, rule: to_json({**facts, **seen})}.items())
-        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in rows)
-        options.out.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        options.out.write_text(one_a_line({**known, rule: to_json({**facts, **seen})}), encoding="utf-8")
         print(f"seen    {rule}: {seen['what']} ({time.monotonic() - start:.0f} s)")
     return 1 if missed else 0
 

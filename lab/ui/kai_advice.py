@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from lab.operations.kai.advise import KaiAdvice
-from lab.ui.kai_versions import supported, write_defect
+from lab.ui.kai_versions import kubernetes, supported, write_defect
 from lab.ui.text_writer import TextWriter
 
 
@@ -14,8 +14,7 @@ def render_kai_advice(advice: KaiAdvice, console: Console | None = None) -> None
     page = TextWriter(console)
     on = f" on Kubernetes {advice.kubernetes}" if advice.kubernetes else ""
     page.line((f"KAI {advice.version}{on}, line {advice.line}", "bold"))
-    validated = advice.support.kubernetes
-    window = f"{validated[0]} to {validated[-1]}" if validated else "not stated"
+    window = kubernetes(advice.support)
     page.prose(f"support: {supported(advice.support)}; validated with Kubernetes {window}", indent=1)
     for warning in advice.warnings:
         page.marked("warn", warning, indent=1)

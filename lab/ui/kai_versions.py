@@ -39,7 +39,7 @@ def _about(line: VersionLine) -> list[Cell]:
         f"{line.first} to {line.last}" if line.first != line.last else line.first,
         line.version,
         supported(line.support),
-        kubernetes(line),
+        kubernetes(line.support),
     ]
 
 
@@ -60,7 +60,7 @@ def supported(support: Support) -> str:
     return " ".join(word for word in (support.kind, until) if word) or "not stated"
 
 
-def kubernetes(line: VersionLine) -> str:
+def kubernetes(support: Support) -> str:
     """The Kubernetes versions with which upstream validates a line."""
-    validated = line.support.kubernetes
+    validated = support.kubernetes
     return f"{validated[0]} to {validated[-1]}" if validated else "not stated"

@@ -95,7 +95,8 @@ class TextWriter:
             margin = self._text(indent=start.cell_len)
             if room < _LAST:
                 self._print(start)
-                start, margin = self._text(indent=indent + 4), self._text(indent=indent + 4)
+                start = self._text(indent=indent + 4)
+                margin = start.copy()
                 room = self.console.width - margin.cell_len
             for number, part in enumerate(row[-1].wrap(self.console, room)):
                 part.rstrip()

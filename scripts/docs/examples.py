@@ -33,17 +33,22 @@ _UNSTABLE = re.compile(r"(?<=containerd://)[0-9a-f]{64}|(?<=sandbox \")[0-9a-f]{
 
 
 def examples() -> dict[str, dict[str, Any]]:
-    """Return the examples by area and id, sorted."""
+    """Return the examples by area and id."""
     found: dict[str, dict[str, Any]] = {}
     for key, one in (*_lint(), *_scenarios(), *_evictions(), *_messages(), *_symptoms(), *_invariants()):
         found.setdefault(key, one)
-    return dict(sorted(found.items()))
+    return found
 
 
 def text() -> str:
-    """The file's content: one example a line, so that differences can be read."""
-    rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(one, ensure_ascii=False)}" for key, one in examples().items())
-    return f"{{\n{rows}\n}}\n"
+    """The file's content."""
+    return one_a_line(examples())
+
+
+def one_a_line(rows: Mapping[str, Any]) -> str:
+    """JSON of the rows, sorted and one a line, so that differences can be read."""
+    lines = (f"{json.dumps(key)}: {json.dumps(row, ensure_ascii=False)}" for key, row in sorted(rows.items()))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _of(finding: Finding, origin: str, given: str = "") -> dict[str, Any]:

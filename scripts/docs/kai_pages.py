@@ -32,7 +32,7 @@ def kai_pages() -> dict[str, str]:
             link(f"{line.first} to {line.last}", f"{name}.md"),
             plain(line.version),
             plain(supported(line.support)),
-            plain(kubernetes(line)),
+            plain(kubernetes(line.support)),
             str(len(line.defects)),
         )
         for name, line in lines().items()
@@ -58,7 +58,7 @@ def _blocks(line: VersionLine) -> Iterator[str]:
     rows = [
         ("facts below are of", plain(line.version)),
         ("support", plain(supported(line.support))),
-        ("Kubernetes", plain(kubernetes(line))),
+        ("Kubernetes", plain(kubernetes(line.support))),
         ("built with", plain(f"Kubernetes libraries {line.support.libraries}") if line.support.libraries else ""),
         ("levels of queues", plain(levels)),
         (

@@ -64,7 +64,7 @@ def thaw(ctx: LabContext) -> int:
         return 0
     began = datetime.now(UTC)
     if frozen:
-        ctx.engine.unpause(*frozen)
+        ctx.engine.call("unpause", *frozen)
     cluster = ctx.cluster()
     if not cluster.poll(cluster.healthy, timeout=_SECONDS, interval=0.1):
         raise ApiFailed(

@@ -37,9 +37,6 @@ STORAGE_CLASS = "controlPlane.statefulSet.persistence.volumeClaim.storageClass"
 """StorageClass of the tenant's volume; empty: the cluster's default one."""
 
 
-_LABS = "kailab"
-"""The StorageClass of the lab's own cluster (manifests/vcluster/storage.yaml)."""
-
 REPLICAS = "controlPlane.statefulSet.highAvailability.replicas"
 """Number of control planes."""
 
@@ -131,12 +128,13 @@ def first_claim(tenant: str, values: dict[str, Any]) -> dict[str, Any] | None:
     Its StatefulSet would create it together with the pod. A kubelet that sees the pod while the claim is not Bound yet
     tries again only after 10 s or more (seen in 1 of 12 starts, Kubernetes 1.34.4).
     """
+    labs = base_values("vcluster", "storage")["metadata"]["name"]
     volume = value_at(values, "controlPlane.statefulSet.persistence") or {}
     wanted = volume.get("volumeClaim") or {}
-    if volume.get("volumeClaimTemplates") or wanted.get("enabled") is not True or wanted.get("storageClass") != _LABS:
+    if volume.get("volumeClaimTemplates") or wanted.get("enabled") is not True or wanted.get("storageClass") != labs:
         return None
     size = {"requests": {"storage": wanted.get("size", "5Gi")}}
-    spec = {"accessModes": wanted.get("accessModes", ["ReadWriteOnce"]), "storageClassName": _LABS, "resources": size}
+    spec = {"accessModes": wanted.get("accessModes", ["ReadWriteOnce"]), "storageClassName": labs, "resources": size}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
