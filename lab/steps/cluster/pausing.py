@@ -3,15 +3,16 @@
 While the nodes are frozen, time goes on. kube-controller-manager would find all node leases expired, mark the nodes
 NotReady and take every pod out of its Service before the kubelets have renewed them (seen with Kubernetes 1.34.4 after
 75 s: KAI's webhook refused connections). So it is not running then: its static pod's manifest is moved away before
-the nodes are frozen, and moved back once every kubelet has renewed its lease and reports its node Ready.
+the nodes are frozen, and moved back once every node is Ready and has a lease that has not expired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from lab.errors import ApiFailed, CommandFailed, WaitTimeout
+from lab.kube import Cluster
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext, is_control_plane
 from lab.tools.container import Container
@@ -62,7 +63,6 @@ def thaw(ctx: LabContext) -> int:
     frozen = [node.name for node in nodes if node.state == "paused"]
     if not frozen and not ctx.paths.paused.exists():
         return 0
-    began = datetime.now(UTC)
     if frozen:
         ctx.engine.call("unpause", *frozen)
     cluster = ctx.cluster()
@@ -72,10 +72,8 @@ def thaw(ctx: LabContext) -> int:
             fix=f"docker logs {ctx.kind_name}-control-plane, or kailab down and kailab up",
         )
     if frozen:
-        ctx.progress("waiting until the kubelets have renewed their leases")
-        late = cluster.poll(
-            lambda: _not_renewed(ctx, began), until=lambda found: not found, timeout=_SECONDS, interval=0.2
-        )
+        ctx.progress("waiting until all nodes are Ready and their leases valid")
+        late = cluster.poll(lambda: _late(cluster), until=lambda found: not found, timeout=_SECONDS, interval=0.2)
         if late:
             raise WaitTimeout(
                 f"nodes of {ctx.kind_name} are not Ready {_SECONDS:.0f} s after they continued: {', '.join(late)}",
@@ -86,18 +84,15 @@ def thaw(ctx: LabContext) -> int:
     return len(frozen)
 
 
-def _not_renewed(ctx: LabContext, began: datetime) -> list[str]:
-    """Nodes that are not Ready, or whose lease is older than ``began``."""
-    cluster = ctx.cluster()
-    leases = {lease["metadata"]["name"]: lease["spec"]["renewTime"] for lease in cluster.list("Lease", _LEASES)}
-
-    def renewed(name: str) -> bool:
-        return name in leases and datetime.fromisoformat(leases[name]) > began
-
+def _late(cluster: Cluster) -> list[str]:
+    """Nodes that are not Ready, or whose lease has expired: a kubelet renews that at once when it continues."""
+    now, valid = datetime.now(UTC), set[str]()
+    for lease in cluster.list("Lease", _LEASES):
+        spec = lease["spec"]
+        if datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=spec["leaseDurationSeconds"]) > now:
+            valid.add(lease["metadata"]["name"])
     nodes = cluster.list("Node")
-    return [
-        node["metadata"]["name"] for node in nodes if not (is_ready(node) and renewed(str(node["metadata"]["name"])))
-    ]
+    return [node["metadata"]["name"] for node in nodes if not (is_ready(node) and node["metadata"]["name"] in valid)]
 
 
 def _controllers(ctx: LabContext, nodes: Sequence[Container], script: str) -> None:

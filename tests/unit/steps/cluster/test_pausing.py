@@ -44,7 +44,7 @@ def lease(name: str, renewed: datetime) -> dict[str, Any]:
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": name, "namespace": "kube-node-lease"},
-        "spec": {"renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
+        "spec": {"renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "leaseDurationSeconds": 40},
     }
 
 
@@ -57,7 +57,7 @@ class Nodes(LabWorld):
         self.runner.handle(["docker", "ps", "-aq"], out=lambda _: " ".join(reversed(self.states)))
         self.runner.containers(self._inspect)
         for name in self.states:
-            self.api.cluster.apply([node(name), lease(name, datetime.now(UTC) + timedelta(hours=1))])
+            self.api.cluster.apply([node(name), lease(name, datetime.now(UTC) - timedelta(seconds=10))])
         self.api.cluster.apply([CONTROLLERS])
 
     def may_pause(self) -> None:
