@@ -10,17 +10,9 @@ before the next one. Exit code 1: ``kailab verify`` did not see an invariant bro
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
-from lab.config import TenantSpec
-from lab.errors import LabError
 from lab.invariants.catalogue import ALL
 from lab.invariants.reservations import VISIBLE_DEVICES
 from lab.invariants.verify import verify
@@ -35,105 +27,21 @@ from lab.kai.names import (
     RESERVATION_APP,
     RESERVED_GPU_ANNOTATION,
 )
-from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
 from lab.operations.verify import scopes_of_lab
-from lab.serialization import to_json
-from lab.session.lab import Lab
-from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
-from lab.workloads.temporary import owner_labels
-from scripts.docs.examples import one_a_line
 from scripts.fault_injection.tenant_faults import namespaces_opened, own_kai
 from scripts.scenarios.capture import setting_of
 from scripts.scenarios.cluster_changes import NodeWithoutKubelet
 from scripts.scenarios.manifests import gang, notes, over, queue
 from scripts.scenarios.tenant_cases import queue_crd
+from scripts.workbench import DATA, SECONDS, Seen, Situation, Workbench, record, workers
 from tests.e2e.kai_components import stopped
 from tests.e2e.without_measures import without_policy
 
-Json = dict[str, Any]
-SEEN = Path(__file__).parents[1] / "tests" / "data" / "invariants.json"
-SECONDS = 120.0
 _QUEUE = "broken"
-
-
-class Workbench:
-    """A namespace on the lab's host, and changes that are undone at the end of the block."""
-
-    def __init__(self, lab: Lab, slug: str) -> None:
-        self.lab = lab
-        self.cluster = lab.cluster
-        self.undo = ExitStack()
-        self._slug = slug
-        self.host = self._open()
-        self.space = self.host.namespace
-
-    def _open(self, tenant: str = "") -> WorkloadNamespace:
-        cluster = self.lab.tenant(tenant) if tenant else None
-        labels = {} if tenant else self.lab.kai_serves
-        opened = WorkloadNamespace.open(
-            self.lab.spec.name, self.cluster, self._slug, tenant=tenant, cluster=cluster, labels=labels
-        )
-        self.undo.callback(opened.clear)
-        return opened
-
-    def tenant(self, mode: str) -> WorkloadNamespace:
-        """A namespace in the first tenant of that mode."""
-        return self._open(self.spec(mode).name)
-
-    def spec(self, mode: str) -> TenantSpec:
-        return next(tenant for tenant in self.lab.tenants if tenant.mode == mode)
-
-    def node_of(self, mode: str) -> str:
-        """The dedicated node of the first tenant of that mode."""
-        (node, *_) = self.cluster.list("Node", labels=f"{NODE_LABEL}={self.spec(mode).name}")
-        return str(node["metadata"]["name"])
-
-    def run(self, *pods: Json) -> tuple[PodView, ...]:
-        """Create pods and wait until they are Ready."""
-        self.host.submit(*pods)
-        return self.host.running(*(pod["metadata"]["name"] for pod in pods), timeout=SECONDS)
-
-    def create(self, doc: Json) -> None:
-        """Create an object that outlives the namespace."""
-        labels = {**(doc["metadata"].get("labels") or {}), **owner_labels(self.lab.spec.name)}
-        made = self.cluster.create({**doc, "metadata": {**doc["metadata"], "labels": labels}})["metadata"]
-        self.undo.callback(self.cluster.delete, doc["kind"], made["name"], made.get("namespace"), wait=SECONDS)
-
-    def edit(self, pod: PodView, **meta: Json) -> None:
-        """Change labels or annotations of a pod."""
-        self.cluster.patch("Pod", pod.name, {"metadata": meta}, pod.namespace)
-
-    def stop(self, component: str) -> None:
-        """Stop a component of the host's KAI."""
-        self.undo.enter_context(stopped(self.lab, component))
-
-    def reservation(self, pod: PodView) -> PodView:
-        """The reservation pod of the GPU that a pod shares."""
-        (group,) = pod.gpu_groups
-        (found,) = self.cluster.list("Pod", RESERVATION_APP, labels=f"{GPU_GROUP_LABEL}={group}")
-        return PodView.of(found)
-
-    def two_gpus(self, *nodes: str) -> tuple[PodView, PodView]:
-        """Two pods that share different GPUs, on these nodes."""
-        pods = [fraction_pod(name, fraction=0.7) for name in ("train", "serve")]
-        chosen = [over(pod, {"spec": {"nodeSelector": _on(node)}}) for pod, node in zip(pods, nodes, strict=False)]
-        train, serve = self.run(*chosen, *pods[len(chosen) :])
-        return train, serve
-
-
-def _on(node: str) -> Json:
-    return {"kubernetes.io/hostname": node}
-
-
-def _workers(lab: Lab) -> list[str]:
-    """Nodes with GPUs that no tenant has for itself."""
-    nodes = [node["metadata"] for node in lab.cluster.list("Node")]
-    return [
-        str(meta["name"]) for meta in nodes if GPU_COUNT_LABEL in meta["labels"] and NODE_LABEL not in meta["labels"]
-    ]
 
 
 def gpu_fractions(b: Workbench) -> None:
@@ -186,7 +94,7 @@ def reserved(b: Workbench) -> None:
 
 def group_on_one_node(b: Workbench) -> None:
     """The GPU group of a running pod was changed to that of a pod on another node."""
-    train, serve = b.two_gpus(*_workers(b.lab)[:2])
+    train, serve = b.two_gpus(*workers(b.lab)[:2])
     b.edit(serve, labels={GPU_GROUP_LABEL: train.gpu_groups[0]})
 
 
@@ -342,45 +250,21 @@ BREAKS: dict[str, Callable[[Workbench], None]] = {one.id: globals()[one.id.repla
 """Invariant → the function of its name, which breaks it."""
 
 
-def broken(lab: Lab, rule: str) -> Json | None:
-    """The violation that ``verify`` reports when the invariant is broken; None: it reports none."""
-    bench = Workbench(lab, rule)
-    with bench.undo:
+def _seen(rule: str) -> Situation:
+    """The situation in which an invariant is broken, and the violation that ``verify`` then reports."""
+
+    def seen(bench: Workbench) -> Seen | None:
         BREAKS[rule](bench)
-        report = verify(scopes_of_lab(lab), invariants=[one for one in ALL if one.id == rule])
-    if not report.violations:
-        return None
-    (first, *_) = report.violations
-    evidence = [line for line in first.evidence if not line.startswith("known defect")]  # this one is not KAI's
-    return {"how": BREAKS[rule].__doc__, "what": first.what, "evidence": evidence}
+        report = verify(scopes_of_lab(bench.lab), invariants=[one for one in ALL if one.id == rule])
+        if not report.violations:
+            return None
+        (first, *_) = report.violations
+        # these breaches are not KAI's
+        return Seen(first.what, tuple(line for line in first.evidence if not line.startswith("known defect")))
 
-
-def main() -> int:
-    """Break the chosen invariants one after the other; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", action="append", choices=sorted(BREAKS), metavar="ID", help="can be repeated")
-    parser.add_argument("--name", help="which lab")
-    parser.add_argument("--out", type=Path, default=SEEN, help="file to update")
-    options = parser.parse_args()
-    lab = Lab.attach(options.name)
-    facts = {key: lab.facts().get(key, "") for key in ("kai_version", "kubernetes")}
-    missed = 0
-    for rule in options.only or BREAKS:
-        start = time.monotonic()
-        try:
-            seen = broken(lab, rule)
-            problem = "kailab verify reports nothing"
-        except LabError as error:
-            seen, problem = None, str(error)
-        if seen is None:
-            missed += 1
-            print(f"FAILED  {rule}: {problem}", file=sys.stderr)
-            continue
-        known = json.loads(options.out.read_text()) if options.out.exists() else {}
-        options.out.write_text(one_a_line({**known, rule: to_json({**facts, **seen})}), encoding="utf-8")
-        print(f"seen    {rule}: {seen['what']} ({time.monotonic() - start:.0f} s)")
-    return 1 if missed else 0
+    seen.__doc__ = BREAKS[rule].__doc__
+    return seen
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(record({rule: _seen(rule) for rule in BREAKS}, DATA / "invariants.json", __doc__ or ""))

@@ -61,6 +61,8 @@ class RuleDescription:
         seen = (match[1] for line in self.example.evidence if (match := _SAID.match(line)))
         if self.area == "lint":
             return self.example.what
+        if self.area == "defect":
+            return self.example.input or self.title
         return self.example.input or next(seen, "") or self.title
 
     @property

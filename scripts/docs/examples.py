@@ -35,7 +35,7 @@ _UNSTABLE = re.compile(r"(?<=containerd://)[0-9a-f]{64}|(?<=sandbox \")[0-9a-f]{
 def examples() -> dict[str, dict[str, Any]]:
     """Return the examples by area and id."""
     found: dict[str, dict[str, Any]] = {}
-    for key, one in (*_lint(), *_scenarios(), *_evictions(), *_messages(), *_symptoms(), *_invariants()):
+    for key, one in (*_lint(), *_scenarios(), *_evictions(), *_messages(), *_symptoms(), *_recorded()):
         found.setdefault(key, one)
     return found
 
@@ -99,13 +99,16 @@ def _origin(data: Mapping[str, Any]) -> str:
     return f"a cluster with KAI {facts['kai_version']} and Kubernetes {facts['kubernetes']} (scenario {data['name']})"
 
 
-def _invariants() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What ``kailab verify`` reported when each of them was broken (scripts/broken_invariants.py)."""
-    for rule, seen in json.loads((DATA / "invariants.json").read_text(encoding="utf-8")).items():
-        origin = (
-            f"a cluster with KAI {seen['kai_version']} and Kubernetes {seen['kubernetes']}. {seen['how'].rstrip('.')}"
-        )
-        yield f"invariant/{rule}", _of(Finding(seen["what"], evidence=tuple(seen["evidence"])), origin)
+def _recorded() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Broken invariants as ``kailab verify`` reported them, and defects of KAI (scripts/workbench.py)."""
+    for area, file in (("invariant", "invariants.json"), ("defect", "defects.json")):
+        for name, seen in json.loads((DATA / file).read_text(encoding="utf-8")).items():
+            origin = (
+                f"a cluster with KAI {seen['kai_version']} and Kubernetes {seen['kubernetes']}."
+                f" {seen['how'].rstrip('.')}"
+            )
+            finding = Finding(seen["what"], evidence=tuple(seen["evidence"]))
+            yield f"{area}/{name}", _of(finding, origin, seen.get("input", ""))
 
 
 def _evictions() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -102,7 +102,7 @@ def _example(one: RuleDescription) -> Iterator[str]:
     if seen.input:
         blocks.append(code(seen.input, "yaml" if one.area == "lint" else "text"))
     if seen.what not in (one.meaning, one.error_text):
-        blocks.append(f"What kailab reports: {prose(seen.what)}")
+        blocks.append(f"{'Seen' if one.area == 'defect' else 'What kailab reports'}: {prose(seen.what)}")
     if seen.evidence:
         blocks.append("Evidence:\n\n" + code("\n".join(seen.evidence)))
     if seen.next and seen.next != one.next:

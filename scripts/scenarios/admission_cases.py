@@ -35,10 +35,12 @@ def webhook(name: str, space: str, **client: Any) -> Json:
     return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "webhooks": [row]}
 
 
-def policy(name: str, space: str, resource: str) -> list[Json]:
-    """A ValidatingAdmissionPolicy that denies the creation of a resource in one namespace, and its binding."""
+def policy(
+    name: str, space: str, resource: str, *, group: str = "", version: str = "v1", operation: str = "CREATE"
+) -> list[Json]:
+    """A ValidatingAdmissionPolicy that denies an operation on a resource in one namespace, and its binding."""
     api = "admissionregistration.k8s.io/v1"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": [resource], "operations": ["CREATE"]}
+    rule = {"apiGroups": [group], "apiVersions": [version], "resources": [resource], "operations": [operation]}
     return [
         {
             "apiVersion": api,

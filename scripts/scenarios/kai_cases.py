@@ -193,7 +193,7 @@ KAI = (
         "bind.failed",
         one(cpu),
         first=one(
-            lambda s: _on_bindings(
+            lambda s: on_bindings(
                 webhook("s-bind", "s-bind-webhook", service={"name": "nobody", "namespace": "default"})
             )
         ),
@@ -219,6 +219,7 @@ KAI = (
 """KAI's components, its binder and reservation pods, and the nodes."""
 
 
-def _on_bindings(doc: Json) -> Json:
+def on_bindings(doc: Json) -> Json:
+    """A webhook for pods, as one for their bindings."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"], "operations": ["CREATE"]}
     return {**doc, "webhooks": [{**doc["webhooks"][0], "rules": [rule]}]}

@@ -1,0 +1,214 @@
+"""Produces known defects of KAI on a running lab, and records what they look like.
+
+    kailab up --profile minimal --name defects --set kai.version=0.12.23 --set gpu.perNode=4
+    python -m scripts.known_defects --name defects --only silent-unknown-queue
+
+What is seen is the example on the defect's page (``tests/data/defects.json``). What was changed is restored before the
+next one. Exit code 1: a defect was not seen.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+
+from lab.errors import ApiFailed
+from lab.invariants.catalogue import ALL
+from lab.invariants.verify import verify
+from lab.kai import line_of
+from lab.kai.names import RECEIVED_ANNOTATION
+from lab.objects.views import EventView, PodView
+from lab.operations.verify import scopes_of_lab
+from lab.workloads.pods import cpu_pod, fraction_pod
+from scripts.scenarios.admission_cases import policy, webhook
+from scripts.scenarios.capture import setting_of
+from scripts.scenarios.cluster_changes import run_on
+from scripts.scenarios.kai_cases import on_bindings
+from scripts.scenarios.manifests import over, sized
+from scripts.workbench import DATA, SECONDS, Json, Seen, Situation, Workbench, record
+
+_EFFECT_SECONDS = 3.0
+"""Until the API server applies a new policy or webhook."""
+_SILENT = 9
+"""A port of the control plane that is made to swallow connections: a webhook there never answers."""
+_COLOR = re.compile(r"\x1b\[[0-9]*m")
+
+
+def misleading_bound_event(b: Workbench) -> Seen | None:
+    """A policy denied the binding of the pod."""
+    _deny(b, "pods/binding")
+    b.host.submit(cpu_pod("train"))
+    event = _event(b, lambda event: event.reason == "Bound")
+    (pod,) = b.cluster.list("Pod", b.space)
+    (request,) = b.cluster.list("BindRequest", b.space)
+    if pod["spec"].get("nodeName"):
+        return None
+    return Seen(
+        "a pod has an event Bound, and no node",
+        (f"event Bound: {event.message}", "spec.nodeName: none", f"BindRequest: {request['status']['reason']}"),
+    )
+
+
+def default_queue_refuses_deployments(b: Workbench) -> Seen | None:
+    """A pod that is not preemptible named default-queue, as the chart creates it."""
+    b.host.submit(over(cpu_pod("web", queue="default-queue"), {"spec": {"priorityClassName": "inference"}}))
+    event = _event(b, lambda event: "NonPreemptibleOverQuota" in event.message)
+    return Seen("a Deployment's pod stays Pending in default-queue", (), event.message)
+
+
+def silent_unknown_queue(b: Workbench) -> Seen | None:
+    """A pod named a queue that does not exist, and 30 s passed."""
+    b.host.submit(cpu_pod("train", queue="reserach"))
+    time.sleep(30)
+    (pod,) = b.cluster.list("Pod", b.space)
+    events = [one for one in b.cluster.list("Event", b.space) if one["involvedObject"]["kind"] in ("Pod", "PodGroup")]
+    conditions = [one for one in pod["status"].get("conditions") or [] if one["type"] == "PodScheduled"]
+    if events or conditions or pod["spec"].get("nodeName"):
+        return None
+    return Seen("a pod of an unknown queue is Pending, and nothing says why", ("events: none", "conditions: none"))
+
+
+def webhooks_block_all_pods(b: Workbench) -> Seen | None:
+    """KAI's admission was stopped, and a pod of the default scheduler was created."""
+    b.stop("admission")
+    time.sleep(_EFFECT_SECONDS)  # until kube-proxy knows that the Service has no pod
+    refused = _refusal(b, cpu_pod("web", scheduler=None))
+    return Seen("a pod of the default scheduler is refused", (), refused) if refused else None
+
+
+def dotted_pod_names(b: Workbench) -> Seen | None:
+    """A pod with a fraction and a dot in its name was created."""
+    refused = _refusal(b, fraction_pod("train.v2"))
+    return Seen("a fraction with a dot in its name is refused", (), refused) if refused else None
+
+
+def _refusal(b: Workbench, pod: Json) -> str:
+    """What the API server says instead of creating the pod; empty: it created it."""
+    try:
+        b.host.submit(pod)
+    except ApiFailed as error:
+        return re.sub(r"^POST Pod \S+: | \(HTTP \d+\)$", "", str(error).splitlines()[0])
+    return ""
+
+
+def deleted_podgroup_written(b: Workbench) -> Seen | None:
+    """A policy denied changes of PodGroups' status until the pods and their PodGroup were deleted; 10 s passed."""
+    undo = _deny(b, "podgroups/status", group="scheduling.run.ai", version="v2alpha2", operation="UPDATE")
+    b.host.submit(sized(setting_of(b.lab), cpu="1000"))
+    b.cluster.wait("PodGroup", bool, namespace=b.space, timeout=SECONDS, what="the pod-grouper has seen the pod")
+    time.sleep(5)
+    b.cluster.delete_all("Pod", b.space, grace=0)
+    b.cluster.wait("PodGroup", lambda found: not found, namespace=b.space, timeout=SECONDS, what="no PodGroup")
+    undo()
+    time.sleep(_EFFECT_SECONDS)
+    before = len(_log(b, "scheduler", "Failed to update pod group status", b.space))
+    time.sleep(10)
+    lines = _log(b, "scheduler", "Failed to update pod group status", b.space)
+    if (rate := (len(lines) - before) / 10) < 1:
+        return None
+    return Seen(f"the scheduler tries {rate:.0f} times a second to change a PodGroup that was deleted", (lines[-1],))
+
+
+def group_lost_on_rollback(b: Workbench) -> Seen | None:
+    """The API server bound a pod with a fraction after 10 s of admission; its answer to KAI's binder was lost."""
+    (binder,) = b.cluster.list("Pod", line_of(str(b.lab.kai_version)).namespace, labels="app=binder")
+    (control_plane, *_) = b.cluster.list("Node", labels="node-role.kubernetes.io/control-plane")
+    host = control_plane["metadata"]["name"]
+    _firewall(b, host, f"INPUT -i lo -p tcp --dport {_SILENT} -j DROP")
+    hook = on_bindings(webhook("broken-binding", b.space, url=f"https://127.0.0.1:{_SILENT}/"))
+    b.create({**hook, "webhooks": [{**hook["webhooks"][0], "failurePolicy": "Ignore", "timeoutSeconds": 10}]})
+    time.sleep(_EFFECT_SECONDS)
+    b.host.submit(fraction_pod("train"))
+    b.cluster.wait(
+        "Pod",
+        lambda pods: any(RECEIVED_ANNOTATION in (pod["metadata"].get("annotations") or {}) for pod in pods),
+        namespace=b.space,
+        timeout=SECONDS,
+        what="the binder binds the pod",
+    )
+    restore = _firewall(
+        b, binder["spec"]["nodeName"], f"FORWARD -d {binder['status']['podIP']} -p tcp --sport 6443 -j DROP"
+    )
+    # HTTP/2 gives a connection up after 45 s without an answer
+    b.cluster.poll(lambda: _log(b, "binder", "Rolling back", b.space), timeout=SECONDS)
+    restore()
+    b.cluster.poll(lambda: not PodView.of(b.cluster.list("Pod", b.space)[0]).gpu_groups, timeout=30)
+    return _proven(b, "group-lost-on-rollback")
+
+
+def _firewall(b: Workbench, node: str, rule: str) -> Callable[[], None]:
+    """Insert a rule on a node; returns what deletes it before the end of the situation."""
+    run_on(node, f"iptables -w -I {rule}")
+
+    def undo() -> None:
+        run_on(node, f"iptables -w -D {rule} 2>/dev/null || true")
+
+    b.undo.callback(undo)
+    return undo
+
+
+def _proven(b: Workbench, defect: str) -> Seen | None:
+    """The violation that ``verify`` attributes to the defect, with the proof."""
+    report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if defect in one.defects])
+    proven = [one for one in report.violations if one.defect == defect]
+    if not proven:
+        return None
+    evidence = [line for line in proven[0].evidence if not line.startswith("known defect")]  # the page has it
+    return Seen(proven[0].what, tuple(evidence))
+
+
+def _event(b: Workbench, matches: Callable[[EventView], bool]) -> EventView:
+    """Wait for an event in the namespace. Raises WaitTimeout."""
+    found = b.cluster.wait(
+        "Event",
+        lambda events: any(matches(EventView.of(one)) for one in events),
+        namespace=b.space,
+        timeout=SECONDS,
+        what="the event",
+    )
+    return next(event for event in map(EventView.of, found) if matches(event))
+
+
+def _deny(b: Workbench, resource: str, **more: str) -> Callable[[], None]:
+    """Deny an operation in the namespace; returns what ends it before the end of the situation."""
+    docs = policy(f"broken-{b.space}", b.space, resource, **more)
+    for doc in docs:
+        b.create(doc)
+    time.sleep(_EFFECT_SECONDS)
+
+    def undo() -> None:
+        for doc in reversed(docs):
+            b.cluster.delete(doc["kind"], doc["metadata"]["name"], wait=SECONDS)
+
+    return undo
+
+
+def _log(b: Workbench, component: str, *texts: str) -> list[str]:
+    namespace = line_of(str(b.lab.kai_version)).namespace
+    pods = b.cluster.list("Pod", namespace)
+    return [
+        _COLOR.sub("", line)
+        for pod in pods
+        if re.match(rf"(kai-)?{component}", pod["metadata"]["name"])
+        for line in b.cluster.logs(pod["metadata"]["name"], namespace).splitlines()
+        if all(text in line for text in texts)
+    ]
+
+
+DEFECTS: dict[str, Situation] = {
+    one.__name__.replace("_", "-"): one
+    for one in (
+        silent_unknown_queue,
+        webhooks_block_all_pods,
+        dotted_pod_names,
+        default_queue_refuses_deployments,
+        misleading_bound_event,
+        deleted_podgroup_written,
+        group_lost_on_rollback,
+    )
+}
+
+if __name__ == "__main__":
+    sys.exit(record(DEFECTS, DATA / "defects.json", __doc__ or ""))
