@@ -95,6 +95,28 @@ def unit(session: nox.Session) -> None:
     session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", *session.posargs)
 
 
+def pythons(session: nox.Session) -> dict[str, str]:
+    """Programs of the supported Pythons that are installed here, by version, the oldest first."""
+    found: dict[str, str] = {}
+    for version in ("3.11", "3.12", "3.13", "3.14"):
+        python = shutil.which(f"python{version}")
+        # pyenv's shims of versions that are not active only say so
+        look = {"external": True, "silent": True, "success_codes": range(256)}
+        if python is None or "runs" not in str(session.run(python, "-c", "print('runs')", **look)):
+            session.warn(f"Python {version} is not installed: nothing is tested with it")
+        else:
+            found[version] = python
+    return found or session.error("none of Python 3.11 to 3.14 is installed by that name")
+
+
+@nox.session(default=False)
+def newest(session: nox.Session) -> None:
+    """Unit tests with the newest supported Python that is installed (arguments go to pytest)."""
+    python = list(pythons(session).values())[-1]
+    programs = fresh(session, Path(".nox", "kailab-newest"), "-e", ".[test]", python=python)
+    session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", "-n", "2", *session.posargs)
+
+
 @nox.session(default=False)
 def lowest(session: nox.Session) -> None:
     """Unit tests with the oldest dependencies that pyproject.toml allows (arguments go to pytest)."""
@@ -123,13 +145,7 @@ def package(session: nox.Session) -> None:
     session.run(str(tools / "twine"), "check", "--strict", *map(str, dist.iterdir()))
     (wheel,) = dist.glob("*.whl")
     tested: list[Path] = []
-    for version in ("3.11", "3.12", "3.13", "3.14"):
-        python = shutil.which(f"python{version}")
-        # pyenv's shims of versions that are not active only say so
-        look = {"external": True, "silent": True, "success_codes": range(256)}
-        if python is None or "runs" not in str(session.run(python, "-c", "print('runs')", **look)):
-            session.warn(f"Python {version} is not installed: the wheel is not tested with it")
-            continue
+    for version, python in pythons(session).items():
         home = Path(".nox", f"kailab-wheel-{version}")
         programs = fresh(session, home, f"kailab-cli[test] @ {wheel.as_uri()}", python=python)
         with tempfile.TemporaryDirectory() as empty, session.chdir(empty):  # outside: pytest would find this project
