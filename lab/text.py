@@ -1,9 +1,12 @@
-"""Text for messages: counts, durations, and suggestions for unknown names."""
+"""Text for messages: counts, durations, suggestions for unknown names; and texts of programs without colours."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def count(number: float, what: str) -> str:
@@ -21,6 +24,11 @@ def one_line(text: str, longest: int = 300) -> str:
     """The text with single spaces, cut after ``longest`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[:longest] + "…"
+
+
+def without_colours(text: str) -> str:
+    """The text without the escape sequences of colours."""
+    return _COLOUR.sub("", text)
 
 
 def seconds(value: float, digits: int = 1) -> str:

@@ -256,11 +256,7 @@ def _seen(rule: str) -> Situation:
     def seen(bench: Workbench) -> Seen | None:
         BREAKS[rule](bench)
         report = verify(scopes_of_lab(bench.lab), invariants=[one for one in ALL if one.id == rule])
-        if not report.violations:
-            return None
-        (first, *_) = report.violations
-        # these breaches are not KAI's
-        return Seen(first.what, tuple(line for line in first.evidence if not line.startswith("known defect")))
+        return Seen.of(report.violations[0]) if report.violations else None
 
     seen.__doc__ = BREAKS[rule].__doc__
     return seen

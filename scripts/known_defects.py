@@ -13,27 +13,31 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from lab.errors import ApiFailed
 from lab.invariants.catalogue import ALL
 from lab.invariants.verify import verify
-from lab.kai import line_of
 from lab.kai.names import RECEIVED_ANNOTATION
 from lab.objects.views import EventView, PodView
 from lab.operations.verify import scopes_of_lab
+from lab.steps.kai.step import NAMESPACE
+from lab.text import without_colours
 from lab.workloads.pods import cpu_pod, fraction_pod
 from scripts.scenarios.admission_cases import policy, webhook
 from scripts.scenarios.capture import setting_of
-from scripts.scenarios.cluster_changes import run_on
+from scripts.scenarios.cluster_changes import OnNodes
 from scripts.scenarios.kai_cases import on_bindings
 from scripts.scenarios.manifests import over, sized
 from scripts.workbench import DATA, SECONDS, Json, Seen, Situation, Workbench, record
+from tests.e2e.kai_components import pods
 
 _EFFECT_SECONDS = 3.0
 """Until the API server applies a new policy or webhook."""
+_RATE_SECONDS = 10
+"""In which repeated writes are counted."""
 _SILENT = 9
 """A port of the control plane that is made to swallow connections: a webhook there never answers."""
-_COLOR = re.compile(r"\x1b\[[0-9]*m")
 
 
 def misleading_bound_event(b: Workbench) -> Seen | None:
@@ -98,25 +102,23 @@ def deleted_podgroup_written(b: Workbench) -> Seen | None:
     undo = _deny(b, "podgroups/status", group="scheduling.run.ai", version="v2alpha2", operation="UPDATE")
     b.host.submit(sized(setting_of(b.lab), cpu="1000"))
     b.cluster.wait("PodGroup", bool, namespace=b.space, timeout=SECONDS, what="the pod-grouper has seen the pod")
-    time.sleep(5)
+    time.sleep(5)  # until the scheduler has tried to write why the pod does not run
     b.cluster.delete_all("Pod", b.space, grace=0)
     b.cluster.wait("PodGroup", lambda found: not found, namespace=b.space, timeout=SECONDS, what="no PodGroup")
     undo()
     time.sleep(_EFFECT_SECONDS)
     before = len(_log(b, "scheduler", "Failed to update pod group status", b.space))
-    time.sleep(10)
+    time.sleep(_RATE_SECONDS)
     lines = _log(b, "scheduler", "Failed to update pod group status", b.space)
-    if (rate := (len(lines) - before) / 10) < 1:
+    if (rate := (len(lines) - before) / _RATE_SECONDS) < 1:
         return None
     return Seen(f"the scheduler tries {rate:.0f} times a second to change a PodGroup that was deleted", (lines[-1],))
 
 
 def group_lost_on_rollback(b: Workbench) -> Seen | None:
     """The API server bound a pod with a fraction after 10 s of admission; its answer to KAI's binder was lost."""
-    (binder,) = b.cluster.list("Pod", line_of(str(b.lab.kai_version)).namespace, labels="app=binder")
-    (control_plane, *_) = b.cluster.list("Node", labels="node-role.kubernetes.io/control-plane")
-    host = control_plane["metadata"]["name"]
-    _firewall(b, host, f"INPUT -i lo -p tcp --dport {_SILENT} -j DROP")
+    silent = f"INPUT -i lo -p tcp --dport {_SILENT} -j DROP"
+    _on_nodes(b, f"iptables -w -I {silent}", f"iptables -w -D {silent}", control_plane=True)
     hook = on_bindings(webhook("broken-binding", b.space, url=f"https://127.0.0.1:{_SILENT}/"))
     b.create({**hook, "webhooks": [{**hook["webhooks"][0], "failurePolicy": "Ignore", "timeoutSeconds": 10}]})
     time.sleep(_EFFECT_SECONDS)
@@ -128,9 +130,9 @@ def group_lost_on_rollback(b: Workbench) -> Seen | None:
         timeout=SECONDS,
         what="the binder binds the pod",
     )
-    restore = _firewall(
-        b, binder["spec"]["nodeName"], f"FORWARD -d {binder['status']['podIP']} -p tcp --sport 6443 -j DROP"
-    )
+    (binder,) = b.cluster.list("Pod", NAMESPACE, labels=pods(b.lab, "binder"))
+    answers = f"FORWARD -d {binder['status']['podIP']} -p tcp --sport 6443 -j DROP"
+    restore = _on_nodes(b, f"iptables -w -I {answers}", f"iptables -w -D {answers}")
     # HTTP/2 gives a connection up after 45 s without an answer
     b.cluster.poll(lambda: _log(b, "binder", "Rolling back", b.space), timeout=SECONDS)
     restore()
@@ -138,25 +140,19 @@ def group_lost_on_rollback(b: Workbench) -> Seen | None:
     return _proven(b, "group-lost-on-rollback")
 
 
-def _firewall(b: Workbench, node: str, rule: str) -> Callable[[], None]:
-    """Insert a rule on a node; returns what deletes it before the end of the situation."""
-    run_on(node, f"iptables -w -I {rule}")
-
-    def undo() -> None:
-        run_on(node, f"iptables -w -D {rule} 2>/dev/null || true")
-
-    b.undo.callback(undo)
-    return undo
-
-
 def _proven(b: Workbench, defect: str) -> Seen | None:
     """The violation that ``verify`` attributes to the defect, with the proof."""
     report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if defect in one.defects])
     proven = [one for one in report.violations if one.defect == defect]
-    if not proven:
-        return None
-    evidence = [line for line in proven[0].evidence if not line.startswith("known defect")]  # the page has it
-    return Seen(proven[0].what, tuple(evidence))
+    return Seen.of(proven[0]) if proven else None
+
+
+def _on_nodes(b: Workbench, script: str, revert: str, *, control_plane: bool = False) -> Callable[[], None]:
+    """Run a script in the workers or the control plane; returns what reverts it before the end of the situation."""
+    change = OnNodes(script, f"{revert} 2>/dev/null || true", control_plane=control_plane)
+    b.undo.callback(change.undo, b.cluster)
+    change.do(b.cluster)
+    return partial(change.undo, b.cluster)
 
 
 def _event(b: Workbench, matches: Callable[[EventView], bool]) -> EventView:
@@ -186,13 +182,11 @@ def _deny(b: Workbench, resource: str, **more: str) -> Callable[[], None]:
 
 
 def _log(b: Workbench, component: str, *texts: str) -> list[str]:
-    namespace = line_of(str(b.lab.kai_version)).namespace
-    pods = b.cluster.list("Pod", namespace)
+    """Lines of a component's log that have all the texts."""
     return [
-        _COLOR.sub("", line)
-        for pod in pods
-        if re.match(rf"(kai-)?{component}", pod["metadata"]["name"])
-        for line in b.cluster.logs(pod["metadata"]["name"], namespace).splitlines()
+        line
+        for pod in b.cluster.list("Pod", NAMESPACE, labels=pods(b.lab, component))
+        for line in without_colours(b.cluster.logs(pod["metadata"]["name"], NAMESPACE)).splitlines()
         if all(text in line for text in texts)
     ]
 

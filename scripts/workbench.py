@@ -14,6 +14,7 @@ from typing import Any
 
 from lab.config import TenantSpec
 from lab.errors import LabError
+from lab.invariants.model import Violation
 from lab.kai.names import GPU_COUNT_LABEL, GPU_GROUP_LABEL, RESERVATION_APP
 from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import PodView
@@ -114,6 +115,12 @@ class Seen:
     input: str = ""
     """The message that users meet, where there is one."""
 
+    @classmethod
+    def of(cls, violation: Violation) -> Seen:
+        """A violation that ``verify`` reports, without KAI's known defects: the page of a defect has its text, and what
+        was broken by hand is not KAI's."""
+        return cls(violation.what, tuple(line for line in violation.evidence if not line.startswith("known defect")))
+
 
 Situation = Callable[[Workbench], Seen | None]
 """Produces it; None: it was not seen. The docstring says how, for readers of the example."""
@@ -131,8 +138,8 @@ def record(situations: Mapping[str, Situation], file: Path, about: str) -> int:
     missed = 0
     for name in options.only or situations:
         began, problem, seen = time.monotonic(), "not seen", None
-        bench = Workbench(lab, name)
         try:
+            bench = Workbench(lab, name)
             with bench.undo:
                 seen = situations[name](bench)
         except LabError as error:

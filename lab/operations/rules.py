@@ -124,4 +124,4 @@ def _defects() -> Iterator[RuleDescription]:
         }
         cure = f"use KAI {one.fixed_in} or newer" if one.fixed_in else "no release without it is known"
         shown = {name: text for name, text in facts.items() if text}
-        yield RuleDescription("defect", one.id, one.what, "", cure, one.issue, shown, example("defect", one.id))
+        yield RuleDescription("defect", one.id, one.what, "", cure, one.issue, shown, example=example("defect", one.id))

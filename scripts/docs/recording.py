@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lab.text import without_colours
+
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "assets" / "recording.json"
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Recorded:
     @property
     def text(self) -> str:
         """The output without colours."""
-        return "\n".join(_COLOUR.sub("", line).rstrip() for _, line in self.lines)
+        return "\n".join(without_colours(line).rstrip() for _, line in self.lines)
 
     def of(self, words: str) -> bool:
         """Whether this is a run of the command ``words``, such as ``kailab gpu fail``."""

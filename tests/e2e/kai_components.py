@@ -51,7 +51,7 @@ def deployments(lab: HasKai) -> dict[str, str]:
 
 def kill(lab: HasKai, component: str) -> None:
     """Delete a component's pod without grace period; its Deployment creates another."""
-    lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
+    lab.cluster.delete_all("Pod", NAMESPACE, labels=pods(lab, component), grace=0)
 
 
 def end(lab: HasKai, component: str) -> None:
@@ -60,7 +60,7 @@ def end(lab: HasKai, component: str) -> None:
     Raises:
         WaitTimeout: the pod is not deleted in time.
     """
-    labels = _pods(lab, component)
+    labels = pods(lab, component)
     old = {pod["metadata"]["uid"] for pod in lab.cluster.list("Pod", NAMESPACE, labels=labels)}
     _delete(lab, labels)
     lab.cluster.wait(
@@ -88,12 +88,12 @@ def stopped(lab: HasKai, *components: str) -> Iterator[None]:
         for component in chosen:
             off = {"spec": {"replicas": 0}}
             stack.enter_context(changed(lab.cluster, lab.spec.name, "Deployment", names[component], off, NAMESPACE))
-            _delete(lab, _pods(lab, component))
+            _delete(lab, pods(lab, component))
             lab.cluster.wait(
                 "Pod",
                 lambda pods: not pods,
                 namespace=NAMESPACE,
-                labels=_pods(lab, component),
+                labels=pods(lab, component),
                 timeout=WAIT,
                 what=f"KAI's {component} is stopped",
             )
@@ -106,7 +106,8 @@ def wait_until_up(lab: HasKai) -> None:
     Kai(lab.spec).verify(lab.context("kai"))
 
 
-def _pods(lab: HasKai, component: str) -> str:
+def pods(lab: HasKai, component: str) -> str:
+    """The selector of a component's pods."""
     return f"app={deployments(lab)[component]}"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lab.findings import Finding, PatternRule, Registry, load
+from lab.text import without_colours
 
 TEXT = "text"
 """The stream of a text from the user: every symptom is searched in it."""
@@ -46,7 +47,6 @@ _LINES = 4
 
 _LONG = 400
 _QUOTE = re.compile(r'\\+"')
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def in_text(text: str, where: str = "text") -> tuple[Finding, ...]:
 
 def normal(text: str) -> str:
     """Return the text without colours, and without the backslashes that logs put before quotes."""
-    return _QUOTE.sub('"', _COLOUR.sub("", text)).replace("\\n", "\n")
+    return _QUOTE.sub('"', without_colours(text)).replace("\\n", "\n")
 
 
 def _finding(row: PatternRule, hits: Mapping[Evidence, re.Match[str]]) -> Finding:
