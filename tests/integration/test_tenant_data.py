@@ -17,7 +17,7 @@ from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
 from lab.session.lab import Lab
 from lab.steps import helm_release
-from lab.steps.kai.step import NAMESPACE, RELEASE
+from lab.steps.kai.release import NAMESPACE, RELEASE, RESERVATIONS
 from lab.tools.process import HostRunner
 from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.integration.conftest import Cli
@@ -104,6 +104,29 @@ def running(cluster: Cluster, namespace: str, name: str) -> tuple[object, ...]:
     return view.uid, view.phase, view.node, view.restarts, view.gpu_groups
 
 
+def share_a_gpu(lab: Lab, inside: Cluster) -> None:
+    """Start pod ``sharing`` in the tenant, and wait until it runs and its GPU group has a reservation pod.
+
+    Without one, the binder deletes the pod when it next binds another pod to the node. On a busy machine KAI 0.16.8
+    now and then binds a pod so (defect reservation-lost-on-retry), so the pod is started three times at most.
+    """
+    for _ in range(3):
+        inside.apply([fraction_pod("sharing", namespace="default", fraction=0.5, queue="test")], retry=60)
+        inside.wait_ready("Pod", "sharing", "default", timeout=SECONDS)
+        (synced,) = (pod for pod in map(PodView.of, lab.cluster.list("Pod", SPACE)) if pod.name.startswith("sharing-x"))
+        reserved = {group for pod in lab.cluster.list("Pod", RESERVATIONS) for group in PodView.of(pod).gpu_groups}
+        if synced.gpu_groups and reserved.issuperset(synced.gpu_groups):
+            return
+        inside.delete("Pod", "sharing", "default", grace=1, wait=SECONDS)
+    pytest.fail(f"no reservation pod has the GPU group of pod sharing, three times in a row\n{binder_log(lab)}")
+
+
+def binder_log(lab: Lab) -> str:
+    """Return what KAI's binder has logged last: it says which pods without a reservation pod it deletes."""
+    (binder,) = lab.cluster.list("Pod", NAMESPACE, labels="app=binder")
+    return "\n".join(lab.cluster.logs(binder["metadata"]["name"], NAMESPACE).splitlines()[-100:])
+
+
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("lose", [sigkill, delete, drain])
 def test_objects_and_running_pods_outlive_the_control_plane(
@@ -116,8 +139,8 @@ def test_objects_and_running_pods_outlive_the_control_plane(
         "metadata": {"name": "settings"},
         "data": {"by": lose.__name__},
     }
-    inside.apply([settings, fraction_pod("sharing", namespace="default", fraction=0.5, queue="test")], retry=60)
-    inside.wait_ready("Pod", "sharing", "default", timeout=SECONDS)
+    inside.apply([settings], retry=60)
+    share_a_gpu(lab, inside)
     kept = [running(inside, "default", "sharing")[0], running(lab.cluster, SPACE, "sharing-x-default")]
     uid = (inside.get("ConfigMap", "settings", "default") or {})["metadata"]["uid"]
 
@@ -134,7 +157,8 @@ def test_objects_and_running_pods_outlive_the_control_plane(
     assert (inside.get("ConfigMap", "settings", "default") or {})["metadata"]["uid"] == uid
     inside.apply([cpu_pod("new", namespace="default", queue="test")], retry=60)
     inside.wait_ready("Pod", "new", "default", timeout=SECONDS)
-    assert [running(inside, "default", "sharing")[0], running(lab.cluster, SPACE, "sharing-x-default")] == kept
+    now = [running(inside, "default", "sharing")[0], running(lab.cluster, SPACE, "sharing-x-default")]
+    assert now == kept, binder_log(lab)
 
     for node in lab.cluster.list("Node"):
         lab.cluster.patch("Node", node["metadata"]["name"], {"spec": {"unschedulable": None}})
