@@ -149,9 +149,10 @@ class VirtualCluster(LabStep):
         cluster, name = ctx.cluster(), self.tenant.name
         self.refuse_foreign(cluster)
         port = access.claim_port(ctx, name) if self.spec.cluster.own else None
-        release = helm_release.installed(cluster, name, self.namespace)
-        starting = release is not None and ctx.nodes_just_started()
-        if release is None or not starting or self._installed(cluster, release, port).state is not State.READY:
+        if (release := helm_release.installed(cluster, name, self.namespace)) is not None:
+            cluster.apply([helm_release.namespace_doc(self.namespace, self.labels)])
+        as_wanted = release is not None and self._installed(cluster, release, port).state is State.READY
+        if not as_wanted or not (ctx.nodes_just_started() or access.answers(ctx, name)):
             self._install(ctx, port)
         ctx.progress("waiting for the control plane")
         self._wait_for_control_plane(ctx, cluster)

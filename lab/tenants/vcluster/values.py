@@ -37,6 +37,15 @@ STORAGE_CLASS = "controlPlane.statefulSet.persistence.volumeClaim.storageClass"
 """StorageClass of the tenant's volume; empty: the cluster's default one."""
 
 
+_STORE_ARGUMENTS = "controlPlane.backingStore.database.embedded.extraArgs"
+
+_STORE = "--emulated-etcd-version=3.5.12"
+"""The last etcd 3.5 without reliable progress notifications: the API server then lists from the database itself.
+
+kine has them, but late: in a quiet second only at the end of it (polledRev in pkg/logstructured/sqllog/sql.go, read in
+0.14.12 and 0.16.4; vCluster's images of Kubernetes 1.30 to 1.35 contain 0.14.5). kine has the argument since 0.12.
+"""
+
 REPLICAS = "controlPlane.statefulSet.highAvailability.replicas"
 """Number of control planes."""
 
@@ -55,11 +64,12 @@ def tenant_values(tenant: TenantSpec, *, dedicated: bool = False) -> dict[str, A
 
 
 def _quick_start(values: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with which the tenant's controllers and scheduler work sooner after a start; its own come after them.
+    """Arguments with which the tenant answers sooner, above all after a start; its own come after them.
 
     Each controller fetches its own token before it starts: with the default of 20 requests per second the last one
     starts 4 s after the first, and vCluster waits for the default service account. The only control plane need not wait
-    15 s for the lease of its dead self (vCluster always sets --leader-elect: pkg/k8s/k8s.go).
+    15 s for the lease of its dead self (vCluster always sets --leader-elect: pkg/k8s/k8s.go). With ``_STORE`` a list
+    right after a change takes 6 ms instead of 0.7 s, and a start 3 s less (kine 0.16.4, Kubernetes 1.34.4).
     """
     alone = ["--leader-elect=false"] if int(value_at(values, REPLICAS) or 1) == 1 else []
     arguments = {"controllerManager": ["--kube-api-qps=200", "--kube-api-burst=400", *alone], "scheduler": alone}
@@ -67,7 +77,8 @@ def _quick_start(values: dict[str, Any]) -> dict[str, Any]:
     for component, ours in arguments.items():
         given = value_at(values, f"controlPlane.distro.k8s.{component}.extraArgs") or []
         found[component] = {"extraArgs": [*ours, *given]}
-    return with_value("controlPlane.distro.k8s", found)
+    store = with_value(_STORE_ARGUMENTS, [_STORE, *(value_at(values, _STORE_ARGUMENTS) or [])])
+    return merged(with_value("controlPlane.distro.k8s", found), store)
 
 
 def _node_values(tenant: str) -> dict[str, Any]:

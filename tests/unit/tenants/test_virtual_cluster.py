@@ -10,6 +10,7 @@ from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
 from lab.tenants.vcluster import access
 from lab.tenants.vcluster.values import release_values
+from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.builders import node, release_secret, running_pod
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
@@ -168,6 +169,21 @@ def test_observe_names_the_missing_part(world: LabWorld, monkeypatch: pytest.Mon
     assert (seen.state, seen.detail) == (State.READY, "https://127.0.0.1:41000")
     alive[0] = False
     assert step.observe(world.ctx).detail == "its API does not answer"
+
+
+def test_lacking_label_needs_no_helm(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first own-kai tenant of a lab makes KAI on the host serve labelled namespaces only."""
+    monkeypatch.setattr(access, "answers", lambda ctx, name: True)
+    monkeypatch.setattr(VirtualCluster, "labels", {"kailab": "demo", "kailab.dev/kai": "host"})
+    world.api.add(tenant_release(world), kubeconfig_secret("https://127.0.0.1:41000"))
+    world.api.put("Namespace", SPACE, metadata={"labels": {"kailab": "demo"}})
+    world.paths.tenant_kubeconfig("team-a").write_text("x")
+    run_control_plane(world)
+    step = step_of(world)
+    assert step.observe(world.ctx).detail == "its namespace lacks kailab.dev/kai=host"
+    step.apply(world.ctx)
+    assert world.log == [f"apply Namespace {SPACE}"]
+    assert step.observe(world.ctx).state is State.READY
 
 
 def test_observe_claims_no_port(world: LabWorld) -> None:

@@ -27,7 +27,8 @@ from tests.support.tenant_install import (
 )
 
 SYSTEM = coredns.NAMESPACE
-INSTALLED = ["apply StorageClass kailab", f"apply Namespace {SPACE}", "helm upgrade --install"]
+LABELLED = f"apply Namespace {SPACE}"
+INSTALLED = [LABELLED, "apply StorageClass kailab", LABELLED, "helm upgrade --install"]
 
 
 @pytest.fixture
@@ -125,8 +126,8 @@ def test_dns_that_started_before_its_api_is_restarted(
 
 def test_lost_configuration_is_drift(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     on_restart(world)
-    monkeypatch.setattr(access, "answers", lambda ctx, name: True)
     step_of(world).apply(world.ctx)
+    monkeypatch.setattr(access, "answers", lambda ctx, name: True)
     assert step_of(world).observe(world.ctx).state is State.READY
     world.tenants["team-a"].remove("ConfigMap", coredns.NAME, SYSTEM)
     seen = step_of(world).observe(world.ctx)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.config import TenantQuota
-from lab.steps.helm_release import value_at
+from lab.steps.helm_release import value_at, with_value
 from lab.tenants.vcluster.quota import hard_limits, quota_values
 from lab.tenants.vcluster.values import first_claim, release_values, tenant_images, tenant_values
 from lab.tenants.virtual_cluster import VirtualCluster
@@ -177,6 +177,17 @@ def test_controllers_start_at_once_and_wait_for_no_lease() -> None:
         "--leader-elect=false",
     ]
     assert kubernetes["scheduler"]["extraArgs"] == ["--leader-elect=false"]
+
+
+def test_lists_come_from_the_database_itself() -> None:
+    """kine tells its progress late, and the API server would wait for it."""
+    arguments = "controlPlane.backingStore.database.embedded.extraArgs"
+    assert value_at(tenant_values(tenant_spec()), arguments) == ["--emulated-etcd-version=3.5.12"]
+    given = with_value(arguments, ["--emulated-etcd-version=3.6.11"])
+    assert value_at(tenant_values(tenant_spec(values=given)), arguments) == [
+        "--emulated-etcd-version=3.5.12",
+        "--emulated-etcd-version=3.6.11",
+    ]
 
 
 def test_several_control_planes_elect_a_leader_and_the_arguments_of_the_lab_file_come_last() -> None:
