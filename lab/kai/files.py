@@ -38,7 +38,7 @@ _DERIVED |= {"topology_api", "webhooks", "workload_class_pods"}
 NOT_IN_FILES = _DERIVED | {"name", "exact", "newer", "warning"}
 """Fields of VersionLine that no file has: derived ones, and those about the version that was asked for."""
 _DEFECTS = Path(__file__).with_name("defects.toml")
-_DEFECT = {"what", "releases", "issue", "brought", "cured", "proof"}
+_DEFECT = {"what", "releases", "issue", "brought", "cured", "workaround", "proof"}
 
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$")
 
@@ -111,7 +111,7 @@ def _present(names: Mapping[str, str | list[str]], known: Iterable[str]) -> dict
 def _defect_data() -> Mapping[str, Data]:
     data = tomllib.loads(_DEFECTS.read_text())
     for name, one in data.items():
-        _check_keys(f"defect {name}", _DEFECT, one)
+        _check_keys(f"defect {name}", _DEFECT, {"workaround": "", **one})
     return data
 
 

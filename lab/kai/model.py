@@ -94,6 +94,13 @@ class Defect:
     cured: str
     proof: str
     fixed_in: str  # first later release without it; empty: none is known
+    workaround: str = ""
+
+    @property
+    def next(self) -> str:
+        """What to do about it."""
+        release = f"use KAI {self.fixed_in} or newer" if self.fixed_in else ""
+        return "; or ".join(filter(None, (release, self.workaround)))
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,7 @@ def _defects() -> Iterator[RuleDescription]:
             "known by": one.proof,
             "invariants that it breaks": ", ".join(rule.id for rule in ALL if one.id in rule.defects),
         }
-        cure = f"use KAI {one.fixed_in} or newer" if one.fixed_in else "no release without it is known"
         shown = {name: text for name, text in facts.items() if text}
-        yield RuleDescription("defect", one.id, one.what, "", cure, one.issue, shown, example=example("defect", one.id))
+        yield RuleDescription(
+            "defect", one.id, one.what, "", one.next, one.issue, shown, example=example("defect", one.id)
+        )

@@ -21,4 +21,4 @@ def render_kai_advice(advice: KaiAdvice, console: Console | None = None) -> None
     page.heading(f"Known defects: {len(advice.defects)}", "issues are of kai-scheduler/KAI-Scheduler")
     for defect in advice.defects:
         write_defect(page, defect)
-        page.next(f"KAI {defect.fixed_in} does not have it" if defect.fixed_in else "no release without it is known", 3)
+        page.next(defect.next, 3)

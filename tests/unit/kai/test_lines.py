@@ -166,6 +166,7 @@ def test_defects_are_cured_after_the_release_that_has_them() -> None:
             fixed = defect.fixed_in
             assert not fixed or release(version) < release(fixed), (version, defect.id)
             assert defect.proof.startswith(("seen", "read")), defect.id
+            assert defect.next, (version, defect.id)
 
 
 def test_lines_that_need_crds_shipped_with_the_lab() -> None:

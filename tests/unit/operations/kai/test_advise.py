@@ -48,5 +48,5 @@ def test_advice_is_printed_with_its_proof_and_cure() -> None:
     assert text.startswith("KAI 0.16.8 on Kubernetes 1.34.4, line 0.16")
     assert "LTS until Jun 2027; validated with Kubernetes 1.28 to 1.36" in text
     assert "in 0.9.3 to 0.16.8; seen with 0.16.8" in text
-    assert "KAI 0.17.0 does not have it" in text
-    assert "no release without it is known" in text
+    assert "next: use KAI 0.17.0 or newer" in text
+    assert "next: look at the pod's spec.nodeName: without it the pod is not bound" in text
