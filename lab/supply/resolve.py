@@ -98,12 +98,17 @@ class Chooser:
         return False, damaged
 
     def _may_be_in_engine(self, item: Item) -> bool:
-        """Whether the engine's image of that name is the item: one with a recipe may be another build."""
+        """Whether the engine's image of that name is the item.
+
+        One with a recipe may be another build. One that a bundle has comes from there: another lab that pulls it has it
+        in the engine for a moment, and with another source the node image has another name.
+        """
         return (
             item.kind == "image"
             and "present" in self.sources
             and self.catalogue.image(item.name).recipe == "none"
             and not cached(item, "", self.catalogue)[0]
+            and not ("bundle" in self.sources and self._bundle(item)[0])
         )
 
     def _in_path(self, name: str) -> tuple[bool, str]:

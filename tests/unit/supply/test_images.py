@@ -9,6 +9,7 @@ import pytest
 from lab.config import LabSpec
 from lab.errors import CommandFailed, Unavailable
 from lab.supply import Item, Supply, registry
+from lab.supply.bundle import create
 from lab.supply.recipes import fetched
 from lab.tools.container import ContainerEngine
 from tests.support.another_lab import AnotherLab
@@ -165,3 +166,16 @@ def test_concurrent_labs_fetch_an_image_once(supply: Supply, runner: FakeRunner,
 
     assert supply.path(IMAGE, finish) == target
     assert not [line for line in runner.lines if "pull" in line]
+
+
+def test_image_of_a_bundle_comes_from_there_although_the_engine_has_one(runner: FakeRunner, tmp_path: Path) -> None:
+    """Another lab that pulls it has it in the engine for a moment, and the node image's name depends on the source."""
+    archive = tmp_path / "binder.tar"
+    archive.write_text("image")
+    runner.handle(INSPECT, out="sha256:1")
+    without, supply = (supply_with(runner, sources=["present", "bundle"]) for _ in range(2))
+    without.bundles = ()
+    supply.bundles = (create(tmp_path / "bundle", [(IMAGE, "", archive)]),)
+    assert without.choose([IMAGE])[IMAGE].where == "docker image store"
+    assert supply.choose([IMAGE])[IMAGE].source == "bundle"
+    assert supply.identity(IMAGE) == supply.bundles[0].entries[0].sha256
