@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from lab.errors import ApiFailed, CommandFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
+from lab.objects.views import PodView
 from lab.session.context import LabContext, is_control_plane
 from lab.tools.container import Container
 
@@ -80,6 +81,16 @@ def thaw(ctx: LabContext) -> int:
                 fix=cluster.kubectl("describe", "nodes"),
             )
     _controllers(ctx, nodes, _START)
+    wanted = len(_control_planes(nodes))
+    # without their pods, another pause would find none to wait for while the kubelets start them
+    cluster.wait(
+        "Pod",
+        lambda pods: sum(PodView.of(pod).phase == "Running" for pod in pods) >= wanted,
+        namespace="kube-system",
+        labels=f"component={_CONTROLLERS}",
+        timeout=_SECONDS,
+        what="kube-controller-manager runs again",
+    )
     ctx.paths.paused.unlink(missing_ok=True)
     return len(frozen)
 

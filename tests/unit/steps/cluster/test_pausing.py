@@ -27,6 +27,7 @@ CONTROLLERS = {
         "namespace": "kube-system",
         "labels": {"component": "kube-controller-manager"},
     },
+    "status": {"phase": "Running"},
 }
 
 
@@ -49,7 +50,9 @@ def lease(name: str, renewed: datetime) -> dict[str, Any]:
 
 
 class Nodes(LabWorld):
-    """Two nodes; moving the manifest of kube-controller-manager away removes its pod."""
+    """Two nodes, where the pod of kube-controller-manager goes and comes with its manifest."""
+
+    kubelet_starts = True
 
     def start(self) -> None:
         self.states = dict.fromkeys((CONTROL, WORKER), "running")
@@ -91,6 +94,8 @@ class Nodes(LabWorld):
         assert self.paths.paused.exists(), "after a kill here, the next command starts the controllers again"
         if away:
             self.api.cluster.delete("Pod", CONTROLLERS["metadata"]["name"], "kube-system")  # type: ignore[index]
+        elif self.kubelet_starts:
+            self.api.add(CONTROLLERS)
         return ""
 
 
@@ -130,6 +135,20 @@ def test_controllers_wait_for_a_node_that_is_not_back(nodes: Nodes, late: str, m
         thaw(nodes.ctx)
     assert "controllers back" not in nodes.log
     assert nodes.paths.paused.exists(), "the next command finishes it"
+
+
+def test_continued_lab_has_its_controllers(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next pause waits for the end of their pods, so it must not come before these exist."""
+    nodes.may_pause()
+    nodes.may_continue()
+    freeze(nodes.ctx)
+    monkeypatch.setattr(pausing, "_SECONDS", 0.3)
+    nodes.kubelet_starts = False
+    with pytest.raises(WaitTimeout, match="kube-controller-manager runs again"):
+        thaw(nodes.ctx)
+    nodes.kubelet_starts = True
+    assert thaw(nodes.ctx) == 0
+    assert not nodes.paths.paused.exists()
 
 
 def test_interrupted_runs_are_finished(nodes: Nodes) -> None:
