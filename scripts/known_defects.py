@@ -36,6 +36,9 @@ _EFFECT_SECONDS = 3.0
 """Until the API server applies a new policy or webhook."""
 _RATE_SECONDS = 10
 """In which repeated writes are counted."""
+_ROUNDS = 20
+"""How often a race is tried."""
+_DENIED = "kailab.dev/denied"
 _SILENT = 9
 """A port of the control plane that is made to swallow connections: a webhook there never answers."""
 
@@ -140,6 +143,32 @@ def group_lost_on_rollback(b: Workbench) -> Seen | None:
     return _proven(b, "group-lost-on-rollback")
 
 
+def reservation_lost_on_retry(b: Workbench) -> Seen | None:
+    """The API server denied the first binding of a pod with a fraction, and allowed the second, a second later."""
+    deny, binding = policy(f"broken-{b.space}", b.space, "pods/binding")
+    b.create(deny)
+    b.create(over(binding, {"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {_DENIED: "yes"}}}}}))
+    time.sleep(_EFFECT_SECONDS)
+    for number in range(_ROUNDS):
+        name = f"train-{number}"
+        b.cluster.patch("Namespace", b.space, {"metadata": {"labels": {_DENIED: "yes"}}})
+        b.host.submit(fraction_pod(name))
+        b.cluster.wait(
+            "BindRequest",
+            lambda found: any((one.get("status") or {}).get("phase") == "Failed" for one in found),
+            namespace=b.space,
+            timeout=SECONDS,
+            what="the first binding is denied",
+        )
+        # the API server knows this at once, but the end of a policy only within a second
+        b.cluster.patch("Namespace", b.space, {"metadata": {"labels": {_DENIED: None}}})
+        b.host.running(name, timeout=SECONDS)
+        if seen := _proven(b, "reservation-lost-on-retry"):
+            return seen
+        b.host.remove(name)
+    return None
+
+
 def _proven(b: Workbench, defect: str) -> Seen | None:
     """The violation that ``verify`` attributes to the defect, with the proof."""
     report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if defect in one.defects])
@@ -201,6 +230,7 @@ DEFECTS: dict[str, Situation] = {
         misleading_bound_event,
         deleted_podgroup_written,
         group_lost_on_rollback,
+        reservation_lost_on_retry,
     )
 }
 
