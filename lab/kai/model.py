@@ -94,7 +94,7 @@ class Defect:
     cured: str
     proof: str
     fixed_in: str  # first later release without it; empty: none is known
-    workaround: str = ""
+    workaround: str
 
     @property
     def next(self) -> str:

@@ -88,6 +88,11 @@ class VirtualCluster(LabStep):
         beside = beside_host_kai(self.spec)
         return {OWNER_LABEL: self.spec.name, **namespace_labels(self.tenant.mode, beside_host_kai=beside)}
 
+    @property
+    def _labelled(self) -> dict[str, Any]:
+        """The namespace with its labels."""
+        return helm_release.namespace_doc(self.namespace, self.labels)
+
     def effects(self) -> tuple[Effect, ...]:
         name = self.tenant.name
         install = f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}"
@@ -108,7 +113,7 @@ class VirtualCluster(LabStep):
 
     def creates(self, ctx: LabContext) -> tuple[dict[str, Any], ...]:
         """Its namespace and what the chart renders; without a chart at hand the namespace."""
-        space = helm_release.namespace_doc(self.namespace, self.labels)
+        space = self._labelled
         if not ctx.supply.at_hand("chart", CHART, self.tenant.vcluster):
             return (space,)
         chart, endpoint = ctx.supply.chart(CHART, self.tenant.vcluster), access.find_endpoint(ctx, self.tenant.name)
@@ -125,6 +130,9 @@ class VirtualCluster(LabStep):
         found = self._installed(ctx.cluster(), release, endpoint)
         if found.state is not State.READY:
             return found
+        labels = labels_of(parts(ctx.cluster().get("Namespace", self.namespace) or {})[0])
+        if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
+            return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
         if endpoint is None or not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.drifted("its kubeconfig is missing")
         if not access.answers(ctx, self.tenant.name):
@@ -140,19 +148,17 @@ class VirtualCluster(LabStep):
             return Observed.drifted("differs from the lab file", diff)
         if gone := self._missing(cluster, release):
             return Observed.drifted("objects are missing", gone)
-        labels = labels_of(parts(cluster.get("Namespace", self.namespace) or {})[0])
-        if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
-            return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
         return Observed.ready()
 
     def apply(self, ctx: LabContext) -> None:
         cluster, name = ctx.cluster(), self.tenant.name
         self.refuse_foreign(cluster)
         port = access.claim_port(ctx, name) if self.spec.cluster.own else None
-        if (release := helm_release.installed(cluster, name, self.namespace)) is not None:
-            cluster.apply([helm_release.namespace_doc(self.namespace, self.labels)])
+        release = helm_release.installed(cluster, name, self.namespace)
         as_wanted = release is not None and self._installed(cluster, release, port).state is State.READY
-        if not as_wanted or not (ctx.nodes_just_started() or access.answers(ctx, name)):
+        if as_wanted and (ctx.nodes_just_started() or access.answers(ctx, name)):
+            cluster.apply([self._labelled])
+        else:
             self._install(ctx, port)
         ctx.progress("waiting for the control plane")
         self._wait_for_control_plane(ctx, cluster)
@@ -170,7 +176,7 @@ class VirtualCluster(LabStep):
         if not self.spec.cluster.own and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
         self._refuse_data_loss(cluster)
-        cluster.apply([*self._storage, helm_release.namespace_doc(self.namespace, self.labels)])
+        cluster.apply([*self._storage, self._labelled])
         copy_pull_secrets(cluster, self.spec, self.namespace)
         helm_release.forget_unfinished(cluster, name, self.namespace)
         release = helm_release.installed(cluster, name, self.namespace)

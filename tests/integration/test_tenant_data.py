@@ -17,9 +17,10 @@ from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
 from lab.session.lab import Lab
 from lab.steps import helm_release
-from lab.steps.kai.release import NAMESPACE, RELEASE, RESERVATIONS
+from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.tools.process import HostRunner
 from lab.workloads.pods import cpu_pod, fraction_pod
+from tests.e2e.checks import reservations
 from tests.integration.conftest import Cli
 
 NAME = "it-data"
@@ -114,8 +115,7 @@ def share_a_gpu(lab: Lab, inside: Cluster) -> None:
         inside.apply([fraction_pod("sharing", namespace="default", fraction=0.5, queue="test")], retry=60)
         inside.wait_ready("Pod", "sharing", "default", timeout=SECONDS)
         (synced,) = (pod for pod in map(PodView.of, lab.cluster.list("Pod", SPACE)) if pod.name.startswith("sharing-x"))
-        reserved = {group for pod in lab.cluster.list("Pod", RESERVATIONS) for group in PodView.of(pod).gpu_groups}
-        if synced.gpu_groups and reserved.issuperset(synced.gpu_groups):
+        if any(reservations(lab.cluster, group) for group in synced.gpu_groups):
             return
         inside.delete("Pod", "sharing", "default", grace=1, wait=SECONDS)
     pytest.fail(f"no reservation pod has the GPU group of pod sharing, three times in a row\n{binder_log(lab)}")

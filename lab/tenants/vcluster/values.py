@@ -37,8 +37,6 @@ STORAGE_CLASS = "controlPlane.statefulSet.persistence.volumeClaim.storageClass"
 """StorageClass of the tenant's volume; empty: the cluster's default one."""
 
 
-_STORE_ARGUMENTS = "controlPlane.backingStore.database.embedded.extraArgs"
-
 _STORE = "--emulated-etcd-version=3.5.12"
 """The last etcd 3.5 without reliable progress notifications: the API server then lists from the database itself.
 
@@ -72,13 +70,13 @@ def _quick_start(values: dict[str, Any]) -> dict[str, Any]:
     right after a change takes 6 ms instead of 0.7 s, and a start 3 s less (kine 0.16.4, Kubernetes 1.34.4).
     """
     alone = ["--leader-elect=false"] if int(value_at(values, REPLICAS) or 1) == 1 else []
-    arguments = {"controllerManager": ["--kube-api-qps=200", "--kube-api-burst=400", *alone], "scheduler": alone}
-    found = {}
-    for component, ours in arguments.items():
-        given = value_at(values, f"controlPlane.distro.k8s.{component}.extraArgs") or []
-        found[component] = {"extraArgs": [*ours, *given]}
-    store = with_value(_STORE_ARGUMENTS, [_STORE, *(value_at(values, _STORE_ARGUMENTS) or [])])
-    return merged(with_value("controlPlane.distro.k8s", found), store)
+    arguments = {
+        "controlPlane.distro.k8s.controllerManager": ["--kube-api-qps=200", "--kube-api-burst=400", *alone],
+        "controlPlane.distro.k8s.scheduler": alone,
+        "controlPlane.backingStore.database.embedded": [_STORE],
+    }
+    keys = {f"{component}.extraArgs": ours for component, ours in arguments.items()}
+    return merged(*(with_value(key, [*ours, *(value_at(values, key) or [])]) for key, ours in keys.items()))
 
 
 def _node_values(tenant: str) -> dict[str, Any]:

@@ -27,8 +27,7 @@ from tests.support.tenant_install import (
 )
 
 SYSTEM = coredns.NAMESPACE
-LABELLED = f"apply Namespace {SPACE}"
-INSTALLED = [LABELLED, "apply StorageClass kailab", LABELLED, "helm upgrade --install"]
+INSTALLED = ["apply StorageClass kailab", f"apply Namespace {SPACE}", "helm upgrade --install"]
 
 
 @pytest.fixture
