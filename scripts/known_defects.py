@@ -1,7 +1,8 @@
 """Produces known defects of KAI on a running lab, and records what they look like.
 
-    kailab up --profile minimal --name defects --set kai.version=0.12.23 --set gpu.perNode=4
-    python -m scripts.known_defects --name defects --only silent-unknown-queue
+    kailab up --profile minimal --name defects --set kai.version=0.12.15 --set gpu.perNode=4 \\
+        --set kai.values.admission.gpuPodRuntimeClassName=""
+    python -m scripts.known_defects --name defects --only class-cannot-be-cleared
 
 What is seen is the example on the defect's page (``tests/data/defects.json``). What was changed is restored before the
 next one. Exit code 1: a defect was not seen.
@@ -15,15 +16,19 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from lab.errors import ApiFailed
+from lab.errors import ApiFailed, CommandFailed, LabError
 from lab.invariants.catalogue import ALL
 from lab.invariants.verify import verify
-from lab.kai.names import RECEIVED_ANNOTATION
+from lab.kai import line_of
+from lab.kai.names import KAI_CHART, RECEIVED_ANNOTATION
 from lab.objects.views import EventView, PodView
 from lab.operations.verify import scopes_of_lab
-from lab.steps.kai.step import NAMESPACE
+from lab.steps import helm_release
+from lab.steps.helm_release import merged, value_at
+from lab.steps.kai.step import NAMESPACE, RELEASE
+from lab.steps.kai.values import release_values
 from lab.text import without_colours
-from lab.workloads.pods import cpu_pod, fraction_pod
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 from scripts.scenarios.admission_cases import policy, webhook
 from scripts.scenarios.capture import setting_of
 from scripts.scenarios.cluster_changes import OnNodes
@@ -39,6 +44,8 @@ _RATE_SECONDS = 10
 _ROUNDS = 20
 """How often a race is tried."""
 _DENIED = "kailab.dev/denied"
+_CONFIG = ("Config.kai.scheduler", "kai-config")
+_CLASS = "admission.gpuPodRuntimeClassName"
 _SILENT = 9
 """A port of the control plane that is made to swallow connections: a webhook there never answers."""
 
@@ -89,6 +96,63 @@ def dotted_pod_names(b: Workbench) -> Seen | None:
     """A pod with a fraction and a dot in its name was created."""
     refused = _refusal(b, fraction_pod("train.v2"))
     return Seen("a fraction with a dot in its name is refused", (), refused) if refused else None
+
+
+def stale_hook_job(b: Workbench) -> Seen | None:
+    """Helm upgraded KAI with an image of crd-upgrader that does not exist, and then with the right values again."""
+    _helm_upgrade(b, {"crdupgrader": {"image": {"name": "crd-upgrader-misspelt"}}}, timeout=15)
+    try:
+        refused = _helm_upgrade(b)
+    finally:
+        b.cluster.delete("Job", "crd-upgrader", NAMESPACE, wait=SECONDS)
+        _helm_upgrade(b)
+    return Seen("an upgrade is refused after one that failed", (), refused) if "already exists" in refused else None
+
+
+def config_made_anew(b: Workbench) -> Seen | None:
+    """Helm upgraded KAI to the values that it has."""
+    before = (b.cluster.get(*_CONFIG) or {})["metadata"]["uid"]
+    _helm_upgrade(b)
+    after = (b.cluster.get(*_CONFIG) or {})["metadata"]["uid"]
+    denied = [line for name in ("binder", "scheduler") for line in _log(b, name, "Unauthorized")]
+    if before == after:
+        return None
+    return Seen("helm upgrade has replaced kai-config", (f"uid before: {before}", f"uid after: {after}", *denied[-1:]))
+
+
+def shard_not_ready_for_helm(b: Workbench) -> Seen | None:
+    """All Deployments of KAI were available."""
+    shard = b.cluster.get("SchedulingShard", "default") or {}
+    conditions = {one["type"]: one["status"] for one in shard["status"]["conditions"]}
+    if conditions.get("Available") != "True" or conditions.get("Reconciling") != "True" or "Ready" in conditions:
+        return None
+    evidence = tuple(f"condition {name}: {status}" for name, status in sorted(conditions.items()))
+    return Seen("the SchedulingShard is still being reconciled for Helm 4, though it is available", evidence)
+
+
+def class_cannot_be_cleared(b: Workbench) -> Seen | None:
+    """The lab's values of KAI have an empty admission.gpuPodRuntimeClassName, and a GPU pod named no RuntimeClass."""
+    if value_at(b.lab.spec.kai.values, _CLASS) != "":
+        raise LabError(f"{_CLASS} is not empty in this lab", fix=f"kailab up --set kai.values.{_CLASS}=''")
+    pod = gpu_pod("train")
+    del pod["spec"]["runtimeClassName"]
+    b.host.submit(pod)
+    (made,) = b.cluster.list("Pod", b.space)
+    if not (given := made["spec"].get("runtimeClassName")):
+        return None
+    return Seen("a GPU pod gets a RuntimeClass that the values do not name", (f"spec.runtimeClassName: {given}",))
+
+
+def _helm_upgrade(b: Workbench, values: Json | None = None, *, timeout: float = 300) -> str:
+    """Upgrade KAI with the chart's hooks as a user does; what Helm says instead, empty: it succeeded."""
+    ctx = b.lab.context("kai")
+    chart = ctx.supply.chart(KAI_CHART, line_of(str(b.lab.kai_version)).tag)
+    wanted = merged(release_values(b.lab.spec), values or {})
+    try:
+        helm_release.helm_for(ctx).upgrade_install(RELEASE, chart, NAMESPACE, wanted, timeout=timeout)
+    except CommandFailed as error:
+        return error.err.strip().removeprefix("Error: ")
+    return ""
 
 
 def _refusal(b: Workbench, pod: Json) -> str:
@@ -231,6 +295,10 @@ DEFECTS: dict[str, Situation] = {
         deleted_podgroup_written,
         group_lost_on_rollback,
         reservation_lost_on_retry,
+        stale_hook_job,
+        config_made_anew,
+        shard_not_ready_for_helm,
+        class_cannot_be_cleared,
     )
 }
 

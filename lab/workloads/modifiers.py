@@ -1,4 +1,4 @@
-"""Changes to pods; each function returns a changed copy."""
+"""Changes to pods and to objects with pod templates; each function returns a changed copy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from lab.kai.names import POD_GROUP_ANNOTATION
+from lab.workloads.pods import IMAGE
 
 PRIORITY_LABEL = "priorityClassName"
 """Label with the PriorityClass of a pod or its owner; KAI's pod-grouper prefers it over the pod's own field.
@@ -62,3 +63,30 @@ def in_group(pod: Pod, group: str) -> Pod:
     changed = copy.deepcopy(pod)
     changed["metadata"].setdefault("annotations", {})[POD_GROUP_ANNOTATION] = group
     return changed
+
+
+def staying_on(node: str, doc: dict[str, Any]) -> dict[str, Any]:
+    """The object with a node selector for its pods, unless they already select nodes; schedulers still place them."""
+    spec = doc.get("spec") or {}
+    if "template" in spec:
+        return {**doc, "spec": {**spec, "template": staying_on(node, spec["template"])}}
+    if "containers" not in spec or spec.get("nodeName") or spec.get("nodeSelector") or spec.get("affinity"):
+        return doc
+    return {**doc, "spec": {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}}
+
+
+def as_cluster_has(
+    doc: dict[str, Any], runtime_class: str | None, image: str = IMAGE, pull_secrets: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The object with this RuntimeClass, or none, wherever its pods ask for one, and this image for the suites' own."""
+    spec = dict(doc.get("spec") or {})
+    if "template" in spec:
+        inner = as_cluster_has(spec["template"], runtime_class, image, pull_secrets)
+        return {**doc, "spec": {**spec, "template": inner}}
+    if spec.pop("runtimeClassName", None) and runtime_class:
+        spec["runtimeClassName"] = runtime_class
+    if "containers" in spec:
+        spec["containers"] = [{**one, "image": image} if one["image"] == IMAGE else one for one in spec["containers"]]
+        if pull_secrets:
+            spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+    return {**doc, "spec": spec} if spec else doc

@@ -19,6 +19,7 @@ from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import EventView, PodView
 from lab.supply.published import pulled_from
 from lab.supply.pull_secrets import copy_pull_secrets
+from lab.workloads.modifiers import as_cluster_has, staying_on
 from lab.workloads.pods import IMAGE
 from lab.workloads.temporary import owner_labels
 
@@ -64,33 +65,6 @@ class Inside:
 def _no_account_yet(error: ApiFailed) -> bool:
     """Whether a pod was refused for want of its ServiceAccount (plugin/pkg/admission/serviceaccount, Kubernetes)."""
     return "error looking up service account" in error.what
-
-
-def staying_on(node: str, doc: Json) -> Json:
-    """The object with a node selector for its pods, unless they already select nodes; schedulers still place them."""
-    spec = doc.get("spec") or {}
-    if "template" in spec:
-        return {**doc, "spec": {**spec, "template": staying_on(node, spec["template"])}}
-    if "containers" not in spec or spec.get("nodeName") or spec.get("nodeSelector") or spec.get("affinity"):
-        return doc
-    return {**doc, "spec": {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}}
-
-
-def as_cluster_has(
-    doc: Json, runtime_class: str | None, image: str = IMAGE, pull_secrets: tuple[str, ...] = ()
-) -> Json:
-    """The object with this RuntimeClass, or none, wherever its pods ask for one, and this image for the suites' own."""
-    spec = dict(doc.get("spec") or {})
-    if "template" in spec:
-        inner = as_cluster_has(spec["template"], runtime_class, image, pull_secrets)
-        return {**doc, "spec": {**spec, "template": inner}}
-    if spec.pop("runtimeClassName", None) and runtime_class:
-        spec["runtimeClassName"] = runtime_class
-    if "containers" in spec:
-        spec["containers"] = [{**one, "image": image} if one["image"] == IMAGE else one for one in spec["containers"]]
-        if pull_secrets:
-            spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
-    return {**doc, "spec": spec} if spec else doc
 
 
 @dataclass(frozen=True)

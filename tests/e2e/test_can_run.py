@@ -14,8 +14,8 @@ from lab.lint.document import read
 from lab.objects.views import NodeView
 from lab.operations.can_run import can_run
 from lab.prediction import Answer
-from lab.workloads.modifiers import brief
-from lab.workloads.namespace import WorkloadNamespace, staying_on
+from lab.workloads.modifiers import brief, staying_on
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import department, on_one_node

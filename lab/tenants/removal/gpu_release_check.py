@@ -22,7 +22,7 @@ from lab.snapshot.node_info import NodeInfo, read_node_infos
 from lab.snapshot.pod_info import PodInfo
 from lab.supply.published import pulled_from
 from lab.text import count
-from lab.workloads.namespace import as_cluster_has
+from lab.workloads.modifiers import as_cluster_has
 from lab.workloads.pods import IMAGE, cpu_pod
 from lab.workloads.temporary import owner_labels
 

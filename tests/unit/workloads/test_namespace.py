@@ -14,7 +14,8 @@ from lab.kube import Cluster, reflector
 from lab.kube.transport import ExecOutcome
 from lab.objects.views import PodView
 from lab.workloads.controllers import deployment
-from lab.workloads.namespace import Inside, WorkloadNamespace, as_cluster_has
+from lab.workloads.modifiers import as_cluster_has
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 from lab.workloads.temporary import process_label
 from tests.support.fake_api_server import FakeApiServer
