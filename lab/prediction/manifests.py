@@ -71,7 +71,8 @@ def _workload(manifest: Manifest, world: World, namespace: str) -> Workload | No
 
     def job(name: str, members: list[Obj], minimum: int) -> Job:
         tasks = tuple(_task(pod, f"{name}-{at:05}", name, world) for at, pod in enumerate(members))
-        return Job(name, queue, tasks, {"": minimum}, priority, preemptible, NEW, title)
+        alone = manifest.kind == "Pod"
+        return Job(name, queue, tasks, {"": minimum}, priority, preemptible, NEW, title, recreated=not alone)
 
     jobs = (
         tuple(job(f"{identity}-{at:05}", [pod], 1) for at, pod in enumerate(pods))

@@ -103,6 +103,8 @@ class Job:
     created: str = ""
     title: str = ""
     """For messages, such as Job team/train."""
+    recreated: bool = True
+    """Whether a controller creates a pod of it again; none does for a pod by itself."""
 
     @property
     def order(self) -> tuple[str, str]:

@@ -105,7 +105,7 @@ class World:
             kept = []
             for task in job.tasks:
                 before, now = self.places.get(task.id, WAITING).status, session.place(task)
-                if before is Status.RUNNING and now.status is not Status.RUNNING and job.title.startswith("Pod "):
+                if before is Status.RUNNING and now.status is not Status.RUNNING and not job.recreated:
                     lost.append((job, task, -1))
                 elif before is not Status.RELEASING:
                     kept.append(task)
@@ -238,7 +238,7 @@ def _job(
         tasks = [replace(task, subgroup="") for task in tasks]
     priority = classes.get(str(spec.get("priorityClassName") or ""), 50)
     declared = str(spec.get("preemptibility") or "").lower()
-    owner = next((f"{o['kind']} {o['name']}" for o in meta.get("ownerReferences") or []), f"PodGroup {identity}")
+    owner = next(iter(meta.get("ownerReferences") or []), {"kind": "PodGroup", "name": identity})
     return Job(
         identity,
         str(spec.get("queue") or ""),
@@ -247,7 +247,8 @@ def _job(
         priority,
         declared == "preemptible" if declared else priority < NON_PREEMPTIBLE,
         str(meta.get("creationTimestamp") or ""),
-        owner,
+        f"{owner['kind']} {owner['name']}",
+        recreated=owner["kind"] != "Pod",
     )
 
 
