@@ -7,6 +7,7 @@ from lab.operations.results import UpReport
 from lab.operations.up import Ask, up
 from lab.session.lab import Lab
 from lab.steps.cluster import KindCluster
+from lab.tenants.removal.remove import forget
 
 
 def reset(lab: Lab, *, ask: Ask = lambda _: False) -> UpReport:
@@ -25,7 +26,10 @@ def reset(lab: Lab, *, ask: Ask = lambda _: False) -> UpReport:
         )
     with lab.session.locked():
         step = KindCluster(lab.spec, image="", own_node=True)
-        step.undo(lab.context(step.id))
+        ctx = lab.context(step.id)
+        step.undo(ctx)
+        for name in lab.session.added_names:
+            forget(ctx, name)
         lab.session.change_tenants(lab.session.asked, ())
         lab.session.save()
     fresh = Lab.of(lab.session.asked)

@@ -62,6 +62,8 @@ def test_lab_is_restored_reset_and_created_again_if_its_checkpoint_is_damaged(
     assert cli("verify", "--name", NAME, "--json").json()["ok"]
 
     # a lab that somebody has wrecked
+    cli("tenant", "add", "guest", "--name", NAME, "--mode", "default", "--yes")
+    assert paths.tenant_kubeconfig("guest").exists()
     cluster = Cluster(paths.kubeconfig)
     cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}}])
     cluster.delete("Queue.scheduling.run.ai", "test")
@@ -69,6 +71,7 @@ def test_lab_is_restored_reset_and_created_again_if_its_checkpoint_is_damaged(
     cluster.close()
     assert cli("reset", "--name", NAME, "--json").json()["ok"]
     assert look(paths) == first
+    assert not paths.tenant_kubeconfig("guest").exists()
     assert Cluster(paths.kubeconfig).get("Namespace", "mine") is None
     assert cli("status", "--name", NAME, "--json").json()["ok"]
 
