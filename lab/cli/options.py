@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,8 +47,16 @@ Saved = Annotated[Path | None, typer.Option("--snapshot", metavar="FILE", help="
 
 
 def spec_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None) -> LabSpec:
-    """The lab file that the options describe. Raises SpecError."""
-    return resolve_spec(file, profile, [*(settings or []), *([f"name={name}"] if name else [])])
+    """The lab file that the options describe. Raises SpecError.
+
+    KAILAB_LAB names the lab of a profile or of lab.yaml; a file that is given has a name of its own.
+    """
+    by_environment = [] if file else _named(os.environ.get("KAILAB_LAB"))
+    return resolve_spec(file, profile, [*by_environment, *(settings or []), *_named(name)])
+
+
+def _named(name: str | None) -> list[str]:
+    return [f"name={name}"] if name else []
 
 
 def running_lab(file: Path | None, profile: str | None, name: str | None, *, paused: bool = False) -> Lab:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from lab.cli import kubeconfig, logs, status
 from lab.cli.app import app
-from lab.cli.options import warn_about_kai
+from lab.cli.options import spec_of, warn_about_kai
 from lab.errors import LabError, NoLab
 from lab.session.session import Session
 from lab.supply import Supply
@@ -35,6 +35,31 @@ def test_running_lab_is_named_by_file_profile_or_name(
     done = CliRunner().invoke(command.app, words)  # type: ignore[attr-defined]
     assert asked == [name]
     assert isinstance(done.exception, NoLab)
+
+
+@pytest.mark.parametrize(
+    ("file", "profile", "settings", "name", "expected"),
+    [
+        ("", "cpu", [], None, "ours"),
+        ("", None, [], None, "ours"),  # lab.yaml here
+        ("lab.yaml", None, [], None, "mine"),
+        ("", "cpu", ["name=chosen"], None, "chosen"),
+        ("", "cpu", ["name=chosen"], "named", "named"),
+    ],
+)
+def test_environment_names_the_lab_unless_something_else_does(
+    file: str,
+    profile: str | None,
+    settings: list[str],
+    name: str | None,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAILAB_LAB", "ours")
+    Path("lab.yaml").write_text("name: mine\n")
+    assert spec_of(Path(file) if file else None, profile, settings, name).name == expected
 
 
 def test_kai_newer_than_all_known_is_stated_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
