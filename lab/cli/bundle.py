@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Write all items of a lab into a bundle; with --image or --chart only those."""
-    bundle = create_bundle(spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo)
+    report = partial(typer.echo, err=True)
+    bundle = create_bundle(spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), report)
     if as_json:
         print_json(bundle)
     else:

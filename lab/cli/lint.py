@@ -89,9 +89,7 @@ def lint(
         if anywhere:
             setting = LintContext(line_of(version or LabSpec().kai.version))
         else:
-            changed = [*(settings or []), *([f"kai.version={version}"] if version and not tenant else [])]
-            inside = {"tenant": tenant, "version": version} if tenant else {}
-            setting = lint_context(_spec(file, profile, changed, name), **inside)
+            setting = lint_context(_spec(file, profile, settings, name), tenant or "", version)
         warnings.append(setting.line.warning)
         found[setting.line.version] = lint_documents(documents, setting)
     for warning in filter(None, warnings):
@@ -119,12 +117,12 @@ def _print(found: Mapping[str, tuple[Finding, ...]], layout: str) -> None:
         render_by_file(findings, version)
 
 
-def _spec(file: Path | None, profile: str | None, changed: list[str], name: str | None) -> LabSpec:
+def _spec(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None) -> LabSpec:
     """The lab file that is described, else the running lab's, else the default one."""
-    if not (file or profile or changed):
+    if not (file or profile or settings):
         try:
             return Session.attached(name_of(name)).spec
         except NoLab:
             if name:
                 raise
-    return spec_of(file, profile, changed)
+    return spec_of(file, profile, settings)

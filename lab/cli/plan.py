@@ -9,6 +9,7 @@ import yaml
 
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Require, Settings, lab_of, print_json, required
+from lab.errors import Unavailable
 from lab.operations.prepare import plan as plan_lab
 from lab.ui.plan import render_plan
 
@@ -33,5 +34,6 @@ def plan(
         typer.echo(yaml.safe_dump_all(report.preview.role if report.preview else (), sort_keys=False), nl=False)
         return
     print_json(report) if as_json else render_plan(report)
-    if report.plan.missing:
-        report.plan.refuse_missing()
+    if report.plan.missing and as_json:  # the document names them, and is the only one on stdout
+        raise typer.Exit(Unavailable.exit_code)
+    report.plan.refuse_missing()

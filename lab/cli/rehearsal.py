@@ -26,7 +26,7 @@ def print_upgrade(report: KaiUpgrade, as_json: bool, lab: str) -> None:
 
 
 def _exit(rehearsals: Sequence[Rehearsal]) -> None:
-    if any(one.reasons and not one.kept for one in rehearsals):
+    if any(one.reasons for one in rehearsals):
         raise typer.Exit(1)
     if any(one.verdict == "not proven" for one in rehearsals):
         raise typer.Exit(NotProven.exit_code)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
+from lab.cli.options import AsJson, Kubeconfig, Name, cluster_of, print_json
 from lab.cli.signals import stopping
 from lab.errors import Interrupted, SpecError
 from lab.kube import Cluster
@@ -35,6 +35,7 @@ Image = Annotated[
     str,
     typer.Option("--image", metavar="REF", help="Image that the nodes pull. Default in a lab's own cluster: kailab's."),
 ]
+Context = Annotated[str | None, typer.Option("--context", help="Context in --kubeconfig, which needs it.")]
 CanaryPods = Annotated[bool, typer.Option("--canary", help="Also measure canary pods in the leaf queues.")]
 Queue = Annotated[list[str] | None, typer.Option("--queue", help="Queue of canary pods, instead of all leaf queues.")]
 Interval = Annotated[float, typer.Option("--interval", min=5, help="Seconds between the canary pods of a queue.")]

@@ -17,7 +17,7 @@ from lab.gpu.map.diff import changes
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.text import summary_line
 from lab.gpu.map.watch import GpuFollow
-from lab.serialization import to_json
+from lab.serialization import document, to_json
 from lab.ui.gpus import GpuTable
 from lab.ui.terminal import Terminal
 
@@ -58,10 +58,10 @@ def write_changes(maps: GpuFollow, stream: IO[str], *, as_json: bool = False, no
             trouble = maps.trouble
             continue
         if before is None:
-            first = {"at": after.at, "change": "start", **to_json(after)["summary"]}
+            first = document({"at": after.at, "change": "start", **to_json(after)["summary"]})
             _write(stream, json.dumps(first) if as_json else f"{now():%H:%M:%S} {summary_line(after)}")
         for change in changes(before or GpuMap(after.at), after):
-            line = {"at": after.at, **to_json(change)}
+            line = document({"at": after.at, **to_json(change)})
             _write(stream, json.dumps(line) if as_json else f"{now():%H:%M:%S} {terminal.clean(change.text)}")
 
 

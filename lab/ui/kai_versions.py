@@ -10,7 +10,7 @@ from lab.kai import VersionLine, known_defects
 from lab.kai.model import Defect, Support
 from lab.ui.text_writer import Cell, TextWriter
 
-_HEADINGS = ("line", "releases", "tested", "support", "Kubernetes")
+_HEADINGS = ("line", "releases", "facts of", "support", "Kubernetes")
 
 
 def render_kai_versions(lines: Sequence[VersionLine], console: Console | None = None) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from lab.cli.lint import app
+from lab.config import resolve_spec
 from lab.errors import SpecError
+from lab.session.session import Session
 
 POD = """\
 apiVersion: v1
@@ -104,6 +107,21 @@ def test_json_of_several_versions(result: Result) -> None:
     versions = json.loads(result.stdout)["versions"]
     assert [one["kai"] for one in versions] == ["0.9.8", "0.16.8"]
     assert all(one["findings"] for one in versions)
+
+
+def test_another_version_keeps_the_queues_of_the_running_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = resolve_spec(None, "minimal", ["queues=[{name: mine}]"])
+    asked: list[str] = []
+
+    def attached(name: str) -> SimpleNamespace:
+        asked.append(name)
+        return SimpleNamespace(spec=spec)
+
+    monkeypatch.setattr(Session, "attached", attached)
+    (tmp_path / "pod.yaml").write_text(POD.replace("  name: a", "  name: a\n  labels: {kai.scheduler/queue: mine}"))
+    done = CliRunner().invoke(app, [str(tmp_path / "pod.yaml"), "--name", "demo", "--kai", "0.14.7", "--json"])
+    assert asked == ["demo"]
+    assert {found["rule"] for found in json.loads(done.stdout)["findings"]} == {"gpu-not-whole"}
 
 
 def test_an_unknown_format(tmp_path: Path) -> None:

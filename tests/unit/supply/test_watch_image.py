@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess  # noqa: TID251 - a Python that has imported nothing yet
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,8 @@ def test_image_is_made_again_when_the_code_changes(monkeypatch: pytest.MonkeyPat
 
 def test_dockerfile_installs_the_same_packages() -> None:
     text = (assets("manifests") / "watch" / "Dockerfile").read_text()
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["name"]
+    assert f"COPY dist/{project.replace('-', '_')}-*.whl /tmp/" in text
     assert 'pip install --no-cache-dir "tenacity>=9" "urllib3>=2.2"' in text
     assert f"USER {ROW.user}" in text
     assert '"python3", "-m", "lab.watch"' in text

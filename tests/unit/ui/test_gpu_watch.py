@@ -73,6 +73,7 @@ def test_json_lines_report_each_change(maps: Maps, monkeypatch: pytest.MonkeyPat
     assert [line["change"] for line in data] == ["start", "node", "waits", "runs"]
     assert (data[0]["gpus"], data[3]["about"]) == (2, "default/p")
     assert all(line["at"].startswith("2026-11-21T10:00:00") for line in data)
+    assert {line["schemaVersion"] for line in data} == {1}
 
 
 def test_watch_failure_is_reported_once(maps: Maps) -> None:

@@ -113,12 +113,13 @@ def test_rollback_is_no_rehearsal_and_lacks_nothing(bench: Bench) -> None:
     assert (found.verdict, found.missing) == ("green", ())
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(
     ("suites", "code"), [(Suites(ran=True, passed=1), 0), (Suites(ran=False), 15), (Suites(True, failed=("x",)), 1)]
 )
-def test_exit_code_tells_not_proven_from_failed(suites: Suites, code: int) -> None:
+def test_exit_code_tells_not_proven_from_failed(suites: Suites, code: int, kept: bool) -> None:
     change = Change("ml", "0.9.8", "0.16.8", REINSTALL, (), OLD, SnapshotDiff(kept=2))
-    found = Rehearsal("ml", "0.9.8", "0.16.8", change, trials=PASSED, suites=suites)
+    found = Rehearsal("ml", "0.9.8", "0.16.8", change, trials=PASSED, suites=suites, kept=kept)
     try:
         print_rehearsal(found, as_json=False)
         seen = 0
