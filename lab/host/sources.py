@@ -6,17 +6,17 @@ machine's configuration alone. Addresses are shown without credentials.
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from lab.host.machine import Machine
 from lab.tools import http
+from lab.tools.background import within
 from lab.tools.debian import Debian
 from lab.tools.process import Runner, output_of
 
@@ -66,18 +66,7 @@ def reach(sources: Collection[PackageSource], probe: Probe, timeout: float = TIM
     """Probe all sources in parallel; for each, return why it is not usable, or an empty text."""
     unset = {source: "not configured" for source in sources if not source.url}
     wanted = tuple(source for source in sources if source.url)
-    answers: queue.SimpleQueue[tuple[PackageSource, str]] = queue.SimpleQueue()
-    for source in wanted:
-        # daemon threads: a resolver without an answer must not keep the program from ending
-        ask = threading.Thread(target=lambda s=source: answers.put((s, probe(s.url, timeout))), daemon=True)
-        ask.start()
-    found: dict[PackageSource, str] = {}
-    try:
-        while len(found) < len(wanted):
-            source, why = answers.get(timeout=timeout * 1.25)
-            found[source] = why
-    except queue.Empty:
-        pass
+    found = within(timeout * 1.25, {one: partial(probe, one.url, timeout) for one in wanted}, at_once=len(wanted))
     return {source: unset.get(source) or found.get(source, f"no answer within {timeout:g} s") for source in sources}
 
 

@@ -49,7 +49,7 @@ def _removed(lab: Lab, record: Journal) -> Iterator[Abandoned]:
     """Undo and remove what one process left, then its record; what fails stays for the next time."""
     name, command, complete, objects = record.path.stem, command_of(record), True, list[TemporaryObject]()
     for change in reversed(record.owned(CHANGE)):
-        problem = _problem(_undo, change)
+        problem = _problem(_undo, lab, change)
         if problem:
             complete = False
         else:
@@ -78,20 +78,21 @@ def _problem(act: Callable[..., None], *args: Any) -> str:
     return ""
 
 
-def _undo(change: Owned) -> None:
+def _undo(lab: Lab, change: Owned) -> None:
     """Undo a change; nothing if its cluster or its object is gone."""
     facts = change.facts
     if not Path(facts["kubeconfig"]).exists():
         return
-    cluster = Cluster(Path(facts["kubeconfig"]))
-    if "documents" in facts:
-        cluster.apply(json.loads(facts["documents"]), retry=_SECONDS)
-        return
-    kind, name, namespace = json.loads(facts["target"])
-    if cluster.get(kind, name, namespace) is not None:
-        cluster.patch(kind, name, json.loads(facts["patch"]), namespace)
-        if kind == "Deployment":
-            cluster.wait_ready(kind, name, namespace, _SECONDS)
+    with contextlib.closing(Cluster(Path(facts["kubeconfig"]))) as cluster:
+        cluster.cancel = lab.session.cancel
+        if "documents" in facts:
+            cluster.apply(json.loads(facts["documents"]), retry=_SECONDS)
+            return
+        kind, name, namespace = json.loads(facts["target"])
+        if cluster.get(kind, name, namespace) is not None:
+            cluster.patch(kind, name, json.loads(facts["patch"]), namespace)
+            if kind == "Deployment":
+                cluster.wait_ready(kind, name, namespace, _SECONDS)
 
 
 def _delete(lab: Lab, objects: Iterable[TemporaryObject]) -> None:

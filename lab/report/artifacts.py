@@ -94,6 +94,7 @@ class _Work:
         self._jobs: queue.SimpleQueue[tuple[str, Make]] = queue.SimpleQueue()
         self._open: set[str] = set()
         self._missed: dict[str, str] = {}
+        self._written: set[str] = set()
         self._change = threading.Condition()
         self._over = False
 
@@ -113,7 +114,7 @@ class _Work:
             self._over = True
             missed = {**self._missed, **dict.fromkeys(self._open, f"not within {seconds:g} s")}
         folder = self._folder
-        files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        files = sorted(self._written)
         lines = [
             title,
             time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -149,6 +150,7 @@ class _Work:
                     path = self._folder / name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(text)
+                    self._written.add(name)
                 self._open.discard(name)
                 self._change.notify_all()
 

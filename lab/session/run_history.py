@@ -12,6 +12,9 @@ from typing import Any
 from lab.engine.run import RunRecord
 
 _KEPT = 20
+"""Records of each lab."""
+_NEWEST = 60
+"""Records, of all labs, that estimates come from."""
 
 
 def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
@@ -35,9 +38,9 @@ def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | N
 
 
 def step_seconds(root: Path) -> dict[str, float]:
-    """Median seconds of each step that changed something, over the runs of all labs."""
+    """Median seconds of each step that changed something, over the newest runs of all labs."""
     seen: dict[str, list[float]] = {}
-    for record in _records(sorted(root.glob("*/*.json"))[-60:]):
+    for record in _records(sorted(root.glob("*/*.json"), key=lambda path: path.name)[-_NEWEST:]):
         for step in record["steps"]:
             if step.get("outcome") == "changed":
                 seen.setdefault(step["step"], []).append(float(step["seconds"]))

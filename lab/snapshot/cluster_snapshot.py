@@ -5,10 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from lab.objects.views import EventView, NodeView, PodView
 from lab.serialization import to_json
 from lab.snapshot.capture import log_tails, slim
 from lab.snapshot.scheduler_metrics import scheduler_records
+from lab.tools.background import within
 
 KINDS: tuple[str, ...] = (
     "Pod",
@@ -195,6 +195,10 @@ class ClusterSnapshot:
         }
 
 
+_AT_ONCE = 12
+"""Kinds that are listed at the same time."""
+
+
 def take(
     cluster: Cluster,
     *,
@@ -213,13 +217,7 @@ def take(
     wanted = tuple(dict.fromkeys(kinds))
     if "Secret" in wanted:
         raise ValueError("a cluster snapshot never contains Secrets")
-    pool = ThreadPoolExecutor(max_workers=12, thread_name_prefix="take")
-    try:
-        asked = {kind: pool.submit(_list, cluster, kind) for kind in wanted}
-        wait(asked.values(), timeout=timeout)
-        read = {kind: future.result() for kind, future in asked.items() if future.done()}
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    read = within(timeout, {kind: partial(_list, cluster, kind) for kind in wanted}, at_once=_AT_ONCE)
     objects = {kind: objs for kind, objs in read.items() if objs is not None}
     late = sorted(set(wanted) - set(read))
     metrics, evictions = scheduler_records(cluster, objects.get("Pod", ())) if scheduler else ((), ())

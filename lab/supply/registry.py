@@ -74,7 +74,8 @@ def reachable(host: str) -> bool:
 
 
 def size(reference: str, engine: ContainerEngine, architecture: str) -> int | None:
-    """Bytes to pull of an image that the registry has, 0 if it does not say; None without the image."""
+    """Bytes to pull of an image that the registry has, 0 if it does not say; None without the image for this
+    architecture."""
     insecure = ["--insecure"] if is_local(reference) and engine.name == "docker" else []
     answer = engine.call("manifest", "inspect", *insecure, reference, check=False, timeout=30)
     if answer.code != 0:
@@ -84,6 +85,8 @@ def size(reference: str, engine: ContainerEngine, architecture: str) -> int | No
         for one in data.get("manifests", ()):
             if one.get("platform", {}).get("architecture") == architecture:
                 return size(pinned(reference.partition("@")[0], one["digest"]), engine, architecture)
+        if data.get("manifests"):
+            return None  # for other architectures only
         return sum(int(layer["size"]) for layer in data.get("layers", ()))
     except (ValueError, KeyError, TypeError, AttributeError):
         return 0

@@ -1,11 +1,16 @@
-"""Work in a thread during a ``with`` block."""
+"""Work in threads: during a ``with`` block, or for a limited time."""
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Hashable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class Background:
@@ -81,3 +86,43 @@ class Background:
             self._work(self.stopping)
         except Exception as error:  # noqa: BLE001 - raised when the block ends
             self.error = error
+
+
+def within(seconds: float, jobs: Mapping[K, Callable[[], V]], *, at_once: int) -> dict[K, V]:
+    """Run jobs in ``at_once`` threads for at most some seconds; returns the results of those that ended.
+
+    Raises the first exception of a job. The threads are daemons: a server that does not answer must not keep the
+    program from ending.
+    """
+    waiting: queue.SimpleQueue[K] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[K, V | Exception]] = queue.SimpleQueue()
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            try:
+                key = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                ended.put((key, jobs[key]()))
+            except Exception as error:  # noqa: BLE001 - raised by the caller's thread
+                ended.put((key, error))
+
+    for key in jobs:
+        waiting.put(key)
+    for _ in range(min(at_once, len(jobs))):
+        threading.Thread(target=work, daemon=True).start()
+    found: dict[K, V] = {}
+    deadline = time.monotonic() + seconds
+    try:
+        while len(found) < len(jobs):
+            key, result = ended.get(timeout=max(deadline - time.monotonic(), 0))
+            if isinstance(result, Exception):
+                raise result
+            found[key] = result
+    except queue.Empty:
+        pass
+    finally:
+        over.set()
+    return found

@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.errors import Interrupted, LabError
+from lab.errors import ApiFailed, Interrupted, LabError, WaitTimeout
 from lab.kai.names import KAI_SCHEDULER, QUEUE_LABEL
 from lab.kube import Cluster
 from lab.tools.background import Background
@@ -35,7 +36,8 @@ class Canary:
     def measure(self, queue: str) -> float:
         """Create a pod in a queue, wait until it is bound, and delete it; returns the seconds until it was bound.
 
-        Raises WaitTimeout with its events, ApiFailed and Interrupted; it is deleted in any case.
+        Raises WaitTimeout with its events, ApiFailed and Interrupted. A pod that is not deleted in time is deleted
+        before the next one.
         """
         pod = self.pod(queue)
         name = pod["metadata"]["name"]
@@ -53,7 +55,9 @@ class Canary:
             )
             return time.monotonic() - began
         finally:
-            self._remove(name)
+            # a kubelet that does not end it says nothing about the scheduler
+            with suppress(ApiFailed, WaitTimeout):
+                self._remove(name)
 
     def pod(self, queue: str) -> dict[str, Any]:
         """A pod without a GPU that the Pod Security Standard "restricted" permits.

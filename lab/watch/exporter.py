@@ -123,7 +123,7 @@ class Exporter:
             made.set("kailab_evaluation_timestamp_seconds", time.time() - (now - evaluator.looked))
             made.set("kailab_evaluation_duration_seconds", evaluator.look_seconds)
         self.leaf_queues = evaluator.leaf_queues()
-        made.replace("kailab_api_requests_total", {(verb,): float(n) for verb, n in self._api.requests.items()})
+        made.replace("kailab_api_requests_total", {(verb,): float(n) for verb, n in dict(self._api.requests).items()})
         made.set("kailab_api_received_bytes_total", self._api.received)
         made.set("process_resident_memory_bytes", _resident_bytes())
         made.set("process_cpu_seconds_total", time.process_time())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +57,7 @@ class FakeLab:
         self.kai_serves: dict[str, str] = {}
         self.kind_name = "kailab-demo"
         self.node_image = "kailab/node:1"
+        self.session = SimpleNamespace(cancel=threading.Event())
 
     @property
     def tenants(self) -> tuple[TenantSpec, ...]:

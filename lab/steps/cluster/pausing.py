@@ -30,26 +30,26 @@ _LEASES = "kube-node-lease"
 def freeze(ctx: LabContext) -> int:
     """Freeze the lab's running nodes; returns how many. Repeating it finishes an interrupted one.
 
-    If one of them cannot be frozen, all run on as before. Raises ApiFailed, CommandFailed, WaitTimeout.
+    If that fails, all run on as before. Raises ApiFailed, CommandFailed, WaitTimeout.
     """
     nodes = [node for node in ctx.nodes() if node.state == "running"]
     if not nodes:
         return 0
     ctx.paths.paused.touch(mode=0o600)  # first: after a kill, 'kailab resume' starts the controllers again
-    _controllers(ctx, nodes, _STOP)
-    if _control_planes(nodes):
-        ctx.progress("waiting until no controller runs")
-        ctx.cluster().wait(
-            "Pod",
-            lambda pods: not pods,
-            namespace="kube-system",
-            labels=f"component={_CONTROLLERS}",
-            timeout=_SECONDS,
-            what="kube-controller-manager has stopped",
-        )
     try:
+        _controllers(ctx, nodes, _STOP)
+        if _control_planes(nodes):
+            ctx.progress("waiting until no controller runs")
+            ctx.cluster().wait(
+                "Pod",
+                lambda pods: not pods,
+                namespace="kube-system",
+                labels=f"component={_CONTROLLERS}",
+                timeout=_SECONDS,
+                what="kube-controller-manager has stopped",
+            )
         ctx.engine.pause(*(node.name for node in nodes))
-    except CommandFailed:
+    except (ApiFailed, CommandFailed, WaitTimeout):
         thaw(ctx)
         raise
     return len(nodes)

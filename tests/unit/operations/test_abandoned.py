@@ -101,6 +101,10 @@ def test_changes_are_undone_last_one_first(lab: Any) -> None:
     class Recorder:
         def __init__(self, path: Any) -> None:
             assert path == config
+            self.cancel: Any = None
+
+        def close(self) -> None:
+            patched.append("closed" if self.cancel is lab.session.cancel else "closed, and never to be cancelled")
 
         def get(self, *_: Any) -> dict[str, Any]:
             return {}
@@ -128,8 +132,11 @@ def test_changes_are_undone_last_one_first(lab: Any) -> None:
     ]
     assert patched == [
         [{"kind": "Queue"}],
+        "closed",
         ("SchedulingShard", "x", {"spec": {"kValue": 0}}, None),
+        "closed",
         ("Node", "x", {}, None),
+        "closed",
     ]
     assert not record.path.exists()
 

@@ -138,7 +138,7 @@ def test_earlier_artifacts_are_replaced_but_other_files_are_kept(host: FakeApiSe
     assert not (tmp_path / "t/host/queues.yaml").exists()
     (tmp_path / "own").mkdir()
     (tmp_path / "own/precious.txt").write_text("mine")
-    collect(tmp_path / "own", host.cluster, [], title="third")
+    assert collect(tmp_path / "own", host.cluster, [], title="third").files == ("kailab-index.txt",)
     assert (tmp_path / "own/precious.txt").read_text() == "mine"
 
 

@@ -39,6 +39,12 @@ def test_bound_canary_is_timed_and_deleted(server: FakeApiServer, canary: Canary
     assert server.log == ["delete Pod canary-team", "create Pod canary-team", "delete Pod canary-team"]
 
 
+def test_pod_that_stays_is_no_failure_of_the_scheduler(server: FakeApiServer, canary: Canary) -> None:
+    bind(server)
+    server.fail("delete", "Pod", None, (500, "the kubelet does not answer"))
+    assert 0 <= canary.measure("team") < 5
+
+
 def test_pod_requests_no_gpu_and_is_of_kai(canary: Canary) -> None:
     pod = canary.pod("team")
     assert pod["metadata"]["labels"] == {"kailab": "demo", "kailab.dev/canary": "true", "kai.scheduler/queue": "team"}

@@ -53,6 +53,7 @@ class Nodes(LabWorld):
     """Two nodes, where the pod of kube-controller-manager goes and comes with its manifest."""
 
     kubelet_starts = True
+    kubelet_stops = True
 
     def start(self) -> None:
         self.states = dict.fromkeys((CONTROL, WORKER), "running")
@@ -92,9 +93,9 @@ class Nodes(LabWorld):
         away = script == pausing._STOP
         self.log.append("controllers away" if away else "controllers back")
         assert self.paths.paused.exists(), "after a kill here, the next command starts the controllers again"
-        if away:
+        if away and self.kubelet_stops:
             self.api.cluster.delete("Pod", CONTROLLERS["metadata"]["name"], "kube-system")  # type: ignore[index]
-        elif self.kubelet_starts:
+        elif not away and self.kubelet_starts and self.kubelet_stops:
             self.api.add(CONTROLLERS)
         return ""
 
@@ -170,6 +171,16 @@ def test_lab_runs_on_if_a_node_cannot_be_frozen(nodes: Nodes, monkeypatch: pytes
         freeze(nodes.ctx)
     assert nodes.log[-1] == "controllers back"
     assert set(nodes.states.values()) == {"running"}
+    assert not nodes.paths.paused.exists()
+
+
+def test_lab_runs_on_if_its_controllers_do_not_stop(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "_SECONDS", 0.3)
+    nodes.may_move()
+    nodes.kubelet_stops = False
+    with pytest.raises(WaitTimeout, match="kube-controller-manager has stopped"):
+        freeze(nodes.ctx)
+    assert nodes.log[-1] == "controllers back"
     assert not nodes.paths.paused.exists()
 
 
