@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -21,12 +20,11 @@ _LIST_SECONDS = 30.0
 
 
 class ComparisonRecorder:
-    """A context manager that follows a tenant's workload namespace from both sides; ``clock`` is monotonic."""
+    """A context manager that follows a tenant's workload namespace from both sides."""
 
-    def __init__(self, workloads: WorkloadNamespace, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, workloads: WorkloadNamespace) -> None:
         self._workloads = workloads
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         sources = [InformerSource(TENANT, workloads.cluster, _KINDS), InformerSource(HOST, workloads.host, _KINDS)]
         self._loop = EventLoop(Informers(sources), self._note, f"record {workloads.tenant}")
         self._created: list[Created] = []
@@ -43,7 +41,7 @@ class ComparisonRecorder:
                 what = f"pods of tenant {self._workloads.tenant} and of the host were not listed"
                 raise WaitTimeout(f"{what} within {_LIST_SECONDS:g} s", evidence=self._troubles, fix="kailab status")
             stack.pop_all()
-        self._began = self._clock()
+        self._began = time.monotonic()
         return self
 
     def __exit__(
@@ -85,7 +83,7 @@ class ComparisonRecorder:
             )
 
     def _now(self) -> float:
-        return self._clock() - self._began
+        return time.monotonic() - self._began
 
     def _note(self, item: InformerEvent) -> None:
         if item.trouble or item.refused:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.compare.model import Letter, Side
-from lab.errors import LabError, NoLab
+from lab.errors import LabError
 from lab.kai import VersionLine, line_of
 from lab.lint import LintContext
 from lab.lint.context import lint_context
 from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
+from lab.operations.tenant.status import find
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
 from lab.snapshot.kai_installation import installation
@@ -49,10 +50,7 @@ def target_of(lab: Lab, letter: Letter, name: str) -> Target:
 
     Raises NoLab for an unknown tenant, LabError if its KAI is not found, and ApiFailed.
     """
-    tenant = next((one for one in lab.tenants if one.name == name), None)
-    if tenant is None:
-        known = ", ".join(one.name for one in lab.tenants) or "none"
-        raise NoLab(f"lab {lab.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="kailab tenant list")
+    tenant = find(lab.spec, name)
     nodes = tuple(
         sorted(node.name for node in map(NodeView.of, lab.cluster.list("Node")) if node.labels.get(NODE_LABEL) == name)
     )
@@ -69,7 +67,5 @@ def target_of(lab: Lab, letter: Letter, name: str) -> Target:
     version = found.version or spec.kai.version
     line = line_of(version)
     side = Side(letter, name, tenant.mode, f"KAI {version} {where}", version, tenant.kubernetes, nodes)
-    # Tenants that were added to a running lab are not in its file.
-    whole = lab.spec.model_copy(update={"tenants": tuple(lab.tenants)})
     queues = spec.leaf_queues or line.default_queues[-1:]
-    return Target(side, line, found.scheduler_name, lint_context(whole, name, version), queues)
+    return Target(side, line, found.scheduler_name, lint_context(lab.spec, name, version), queues)

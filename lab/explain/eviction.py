@@ -8,7 +8,7 @@ PodGroup with annotations), pkg/scheduler/api/unschedule_info.go (its message), 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -83,14 +83,13 @@ class EvictionExplanation:
 
 
 def explain_evictions(
-    snapshot: ClusterSnapshot, subject: Ref | None = None, command: Sequence[str] = ("kubectl",), *, tenant: str = ""
+    snapshot: ClusterSnapshot, subject: Ref | None = None, *, tenant: str = ""
 ) -> EvictionExplanation:
     """Explain the evictions of a pod or workload, or the recent ones of the cluster.
 
     Args:
         snapshot: the cluster whose KAI evicts.
         subject: may be deleted: events of its PodGroup outlive it by an hour.
-        command: the kubectl command line for the cluster.
         tenant: only evictions of pods that are synced from this tenant; ``subject`` is then named as inside it.
 
     Raises NoSuchPod if the subject is unknown.
@@ -115,7 +114,7 @@ def explain_evictions(
         if (subject is None and not tenant) or Ref("PodGroup", row["namespace"], row["podgroup"]) in groups
     }
     shown = found[:_RECENT] if subject is None else found
-    judged = [_judged(snapshot, one, command) for one in shown]
+    judged = [_judged(snapshot, one) for one in shown]
     lost = _lost(found, counted)
     return EvictionExplanation(
         subject="" if subject is None else _title(subject, tenant),
@@ -241,10 +240,10 @@ def _concerns(one: Eviction, subject: Ref, groups: Iterable[Ref]) -> bool:
     return one.group in groups or one.group == subject or one.workload == subject.title
 
 
-def _judged(snapshot: ClusterSnapshot, one: Eviction, command: Sequence[str]) -> tuple[Finding, str]:
+def _judged(snapshot: ClusterSnapshot, one: Eviction) -> tuple[Finding, str]:
     """Return what happened, with the evidence and whether KAI's rules required it."""
     queues = EvictorQueues.of(snapshot, one.group, one.evictor, one.messages)
-    judgement = verdict(snapshot, one.action, one.group, one.evictor, queues)
+    judgement = verdict(snapshot, one.action, one.group, queues)
     pods = f"{count(one.times, 'pod')} of {one.workload}" if one.times > 1 else f"Pod {one.pods_title}"
     whom = f" for {one.evictor_workload}" if one.evictor is not None else ""
     at = f" at {one.last:%H:%M:%S}" if one.last else ""

@@ -96,7 +96,7 @@ class Verdict:
     certainty: Certainty
 
 
-def verdict(snapshot: ClusterSnapshot, action: str, victim: Ref, evictor: Ref | None, queues: EvictorQueues) -> Verdict:
+def verdict(snapshot: ClusterSnapshot, action: str, victim: Ref, queues: EvictorQueues) -> Verdict:
     """Judge an eviction by the rules of its action."""
     match action:
         case "reclaim":

@@ -71,9 +71,9 @@ def fail(what: str, fix: str, fix_id: str = "") -> Finding:
     return _finding("error", what, fix, fix_id)
 
 
-def warn(what: str, fix: str, fix_id: str = "") -> Finding:
+def warn(what: str, fix: str) -> Finding:
     """A finding of something that may cause a failure."""
-    return _finding("warning", what, fix, fix_id)
+    return _finding("warning", what, fix)
 
 
 def _finding(severity: Severity, what: str, fix: str = "", fix_id: str = "") -> Finding:

@@ -11,6 +11,9 @@ from lab.findings import Finding
 from lab.invariants.model import Invariant, Violation
 from lab.kube.informers import ABSENT
 
+_SHOWN = 8
+"""Violations in an error."""
+
 NO_TENANTS = "no tenants are given"
 """Why invariants of tenants are not evaluated without any."""
 
@@ -96,9 +99,9 @@ class InvariantReport:
         return broken(self.violations, f"{len(names)} of {len(self.results)} invariants broken: {', '.join(names)}")
 
 
-def broken(violations: tuple[Violation, ...], what: str, shown: int = 8) -> InvariantBroken:
+def broken(violations: tuple[Violation, ...], what: str) -> InvariantBroken:
     """The error for violations, with the first of them as evidence."""
-    evidence = [line for violation in violations[:shown] for line in violation.lines()]
-    if len(violations) > shown:
-        evidence.append(f"… and {len(violations) - shown} more")
+    evidence = [line for violation in violations[:_SHOWN] for line in violation.lines()]
+    if len(violations) > _SHOWN:
+        evidence.append(f"… and {len(violations) - _SHOWN} more")
     return InvariantBroken(what, evidence=evidence, fix="check the pods and GPU groups in the evidence")

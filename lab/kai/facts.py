@@ -1,9 +1,10 @@
 """Facts about KAI's releases, derived from the source at each tag by ``scripts/kai_facts`` into ``derived/``.
 
-A version without data, such as a newer patch, has the facts of the newest known release before it; ``is_known`` tells
-them apart. Each file has a topic: name → list of ranges of releases and the value that they have in common. Topics:
+A version without data, such as a newer patch, has the facts of the newest known release before it. Each file has a
+topic: name → list of ranges of releases and the value that they have in common. Topics:
 
-- keys: labels and annotations; see Key
+- keys: labels and annotations that the code names: ``on`` (label, annotation; empty where the code does not show it),
+  ``readers`` and ``writers`` (components, such as pod-grouper; "chart" for keys that the chart sets)
 - chart_values: the chart's values by dotted key, with defaults; None for what templates read without a default, and
   for maps that they read as a whole
 - unread_values: those of the chart's values.yaml that no template reads, so that setting them changes nothing
@@ -21,7 +22,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +34,10 @@ Topic = Mapping[str, Sequence[tuple[str, Any]]]
 """Name → pairs of ranges, such as ``0.9.4-0.9.20 0.12.0``, and value."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """A label or annotation that KAI's code names."""
-
-    on: frozenset[str]  # label, annotation; empty where the code does not show it
-    readers: tuple[str, ...]  # components, such as pod-grouper; "chart" for keys that the chart sets
-    writers: tuple[str, ...]
-
-
 @functools.cache
 def releases() -> tuple[str, ...]:
     """The releases with data, oldest first."""
     return tuple(_read("releases"))
-
-
-def is_known(version: str) -> bool:
-    """Whether the data has this release. Raises SpecError for invalid versions."""
-    return str(version).removeprefix("v") in releases() and bool(release(version))
 
 
 @functools.cache
@@ -74,15 +60,6 @@ def at(topic: str, version: str) -> Mapping[str, Any]:
     """All names of a topic in a version, with their values."""
     one = nearest(version)
     return {name: value for name, pairs in _topic(topic).items() for ranges, value in pairs if within(one, ranges)}
-
-
-@functools.cache
-def keys(version: str) -> Mapping[str, Key]:
-    """Labels and annotations of a version."""
-    return {
-        name: Key(frozenset(one["on"]), tuple(one["readers"]), tuple(one["writers"]))
-        for name, one in at("keys", version).items()
-    }
 
 
 _HOOK_IMAGES = {"crd-upgrader", "webhookmanager"}
@@ -137,11 +114,6 @@ def announced(key: str) -> str:
     return "0.18" if _ANNOUNCED.fullmatch(key) else ""
 
 
-def label(version: str, key: str) -> Key | None:
-    """A label or annotation of a version; None if no component of that version names it."""
-    return keys(version).get(key)
-
-
 def chart_values(version: str) -> Mapping[str, Any]:
     """The chart's values of a version: dotted key → default."""
     return at("chart_values", version)
@@ -160,11 +132,6 @@ def has_value(version: str, key: str) -> bool:
 def plugins(version: str) -> frozenset[str]:
     """Plugins of the scheduler that are on by default."""
     return frozenset(name for name, on in at("plugins", version).items() if on)
-
-
-def actions(version: str) -> frozenset[str]:
-    """Actions of the scheduler that are on by default."""
-    return frozenset(name for name, on in at("actions", version).items() if on)
 
 
 def support(version: str) -> Support:

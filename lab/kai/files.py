@@ -83,7 +83,7 @@ def _derived(version: str, data: Data) -> dict[str, Any]:
     features = {name for name, since in data["features"].items() if release(since) <= release(version)}
     of_class = helm.workload_class.rpartition(".")[2]  # such as admission.gpuFractionRuntimeClassName
     return facts.images(version) | {
-        "keys": Keys(**_present(data["keys"], facts.keys(version))),
+        "keys": Keys(**_present(data["keys"], facts.at("keys", version))),
         "helm": helm,
         "crds": facts.own_crds(version),
         "webhooks": webhooks,

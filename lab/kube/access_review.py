@@ -11,6 +11,7 @@ from typing import Any
 from lab.errors import ApiFailed
 from lab.kube.api import OWNER_LABEL
 from lab.kube.client import Cluster
+from lab.kube.describe import title_of
 from lab.kube.rest import Json
 from lab.kube.rest_mapper import Resource
 from lab.objects.fields import labels_of
@@ -263,6 +264,5 @@ def _try(cluster: Cluster) -> Callable[[Mapping[str, Any]], ApiFailed | None]:
 
 
 def _line(doc: Mapping[str, Any], error: ApiFailed) -> str:
-    meta = doc["metadata"]
-    title = f"{doc['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
+    title = title_of(doc)
     return f"{title}: {error.what.partition(f'{title}: ')[2] or error.what}"

@@ -140,8 +140,6 @@ class BindRequestView:
     """Pending, Succeeded or Failed; empty before the binder has seen it."""
     reason: str
     failed_attempts: int
-    backoff_limit: int | None
-    """Retries before the binder gives up; None if unlimited."""
 
     @classmethod
     def of(cls, obj: Obj) -> BindRequestView:
@@ -160,7 +158,6 @@ class BindRequestView:
             phase=status.get("phase", ""),
             reason=status.get("reason", ""),
             failed_attempts=int(status.get("failedAttempts") or 0),
-            backoff_limit=None if spec.get("backoffLimit") is None else int(spec["backoffLimit"]),
         )
 
 

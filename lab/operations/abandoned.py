@@ -27,7 +27,6 @@ KINDS = ("Namespace", "Pod", QUEUE, "Topology")
 """Kinds of temporary objects, in the order of their removal: a queue with pods cannot be deleted."""
 
 _TEST_NAMESPACE = re.compile(r"t-[a-z0-9-]+-[0-9a-f]{6}")
-_SECONDS = 120.0
 
 Json = dict[str, Any]
 

@@ -37,22 +37,19 @@ class CanRun:
     answers: tuple[Answer, ...]
 
 
-def can_run(
-    cluster: Cluster, documents: Iterable[ManifestDocument], namespace: str = "default", timeout: float = 30.0
-) -> CanRun:
+def can_run(cluster: Cluster, documents: Iterable[ManifestDocument], namespace: str = "default") -> CanRun:
     """Return whether KAI would run the workloads of manifests; applies nothing.
 
     Args:
         cluster: any cluster with KAI.
         documents: of manifest files.
         namespace: of manifests that name none.
-        timeout: seconds for reading the cluster.
 
     Raises:
         SpecError: no manifest has pods that KAI schedules.
         ApiFailed: the cluster does not answer.
     """
-    return judge(take(cluster, kinds=KINDS, timeout=timeout), documents, namespace)
+    return judge(take(cluster, kinds=KINDS), documents, namespace)
 
 
 def judge(snapshot: ClusterSnapshot, documents: Iterable[ManifestDocument], namespace: str = "default") -> CanRun:

@@ -15,18 +15,14 @@ from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import KINDS, ClusterSnapshot, take
 
 
-def read(
-    lab: Lab, tenant: str = "", kind: str = "", scheduler: bool = False, *, logs: bool = True, timeout: float = 30.0
-) -> LabSnapshot:
-    """Read the lab's own cluster and its tenants.
+def read(lab: Lab, tenant: str = "", kind: str = "", scheduler: bool = False) -> LabSnapshot:
+    """Read the lab's own cluster and its tenants, with the last log lines of KAI and of crashing containers.
 
     Args:
         lab: the lab.
         tenant: a tenant that must be readable; other tenants that do not answer are left out.
         kind: a kind of workload to read as well, in kubectl's words, in that tenant or on the host.
         scheduler: also the metrics of KAI's schedulers, and their log lines about evictions.
-        logs: also the last log lines of KAI's components and of crashing containers.
-        timeout: seconds for each cluster.
 
     Raises:
         ApiFailed: the lab's own cluster, or that tenant, does not answer.
@@ -39,14 +35,14 @@ def read(
         cluster = lab.tenant(spec.name)
         try:
             more = _more(cluster, kind if spec.name == tenant else "")
-            snapshot = take(cluster, kinds=(*KINDS, *more), logs=logs, scheduler=scheduler, timeout=timeout)
+            snapshot = take(cluster, kinds=(*KINDS, *more), logs=True, scheduler=scheduler)
         except LabError as error:
             return error
         return TenantSnapshot(spec.name, snapshot, spec.mode == "own-kai", kubectl_command(cluster))
 
     with ThreadPoolExecutor(max_workers=1 + len(lab.tenants), thread_name_prefix="read") as pool:
         kinds = (*KINDS, *_more(lab.cluster, "" if tenant else kind))
-        host = pool.submit(take, lab.cluster, kinds=kinds, logs=logs, scheduler=scheduler, timeout=timeout)
+        host = pool.submit(take, lab.cluster, kinds=kinds, logs=True, scheduler=scheduler)
         seen = dict(zip((spec.name for spec in lab.tenants), pool.map(one, lab.tenants), strict=True))
         snapshot = host.result()
     if isinstance(error := seen.get(tenant), LabError):

@@ -147,7 +147,7 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     if not spec.cluster.own:
         return _items_of_charts(spec, supply)
     items = [Item("binary", name) for name in ("kind", "kubectl")]
-    images = [*control_plane_images(spec, supply), Item("image", pods.IMAGE)]
+    images = [*control_plane_images(supply), Item("image", pods.IMAGE)]
     if supply.own_node or spec.tenants:
         images.append(Item("image", "registry.k8s.io/coredns/coredns:v1.12.4"))
     if has_gpus(spec):

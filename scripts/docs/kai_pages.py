@@ -78,7 +78,7 @@ def _blocks(line: VersionLine) -> Iterator[str]:
         (inline(getattr(line.keys, field)), where, what) for field, where, what in _NAMES if getattr(line.keys, field)
     ]
     yield "## Labels and annotations\n\n" + table(("name", "kind", "for"), keys)
-    known = facts.keys(line.version)
+    known = facts.at("keys", line.version)
     yield f"KAI's sources have {len(known)} labels and annotations at this release; `kailab lint` knows them all."
     yield "## Lint rules that not every version has\n\n" + _special_rules(line.name)
 

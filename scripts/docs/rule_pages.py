@@ -78,14 +78,14 @@ def _blocks(one: RuleDescription) -> Iterator[str]:
     yield from _example(one)
     if versions := _versions(one):
         yield f"## KAI versions\n\n{versions}"
-    rows = [(plain(name), _fact(one, name, text)) for name, text in one.facts.items()]
+    rows = [(plain(name), _fact(name, text)) for name, text in one.facts.items()]
     if one.source:
         rows.append(("source", prose(one.source)))
     rows.append(("offline", inline(f"kailab {COMMANDS.get(one.area, 'lint')} --explain {one.id}")))
     yield "## Facts\n\n" + "\n".join(f"- **{name}**: {text}" for name, text in rows)
 
 
-def _fact(one: RuleDescription, name: str, text: str) -> str:
+def _fact(name: str, text: str) -> str:
     if name == "known defects that break it":
         return ", ".join(link(defect, f"../defect/{defect}.md") for defect in text.split(", "))
     if name == "invariants that it breaks":

@@ -107,7 +107,7 @@ class Capture:
         """Look until the expected explanation holds. Raises WaitTimeout with the last one."""
 
         def look() -> tuple[LabSnapshot, Explanation]:
-            snapshot = read(self.lab, self.tenant, logs=True)
+            snapshot = read(self.lab, self.tenant)
             return snapshot, explained(snapshot, self.scenario.subject, self.space, self.tenant)
 
         found = self.cluster.poll(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from lab.errors import ApiFailed
 from lab.gpu.diagnosis.cluster_stages import is_plugin, title_of
@@ -18,9 +18,13 @@ from lab.objects.kai import is_reservation
 from lab.objects.pod_requests import PodRequests
 from lab.objects.views import ContainerView, EventView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.tools.background import within
 
 LINES = 200
 """Last lines of a log that are read."""
+
+_AT_ONCE = 8
+"""Logs that are read at the same time."""
 
 _EVENTS = 6
 """Newest warnings about one pod that are read."""
@@ -76,13 +80,7 @@ def wanted_logs(snapshot: ClusterSnapshot) -> tuple[LogRef, ...]:
 
 def read_logs(cluster: Cluster, refs: Iterable[LogRef], timeout: float) -> tuple[Evidence, ...]:
     """Read logs, all at once, within ``timeout`` seconds; those that take longer or fail are left out."""
-    pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="diagnose")
-    try:
-        futures = {ref: pool.submit(_read, cluster, ref) for ref in refs}
-        wait(futures.values(), timeout=max(timeout, 0))
-        lines = {ref: future.result() for ref, future in futures.items() if future.done()}
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    lines = within(timeout, {ref: partial(_read, cluster, ref) for ref in refs}, at_once=_AT_ONCE)
     return tuple(
         Evidence(ref.stream, f"{ref.namespace}/{ref.pod}", line, ref.node) for ref, log in lines.items() for line in log
     )

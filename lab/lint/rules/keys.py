@@ -23,7 +23,7 @@ _FORMER = {"runai/queue": "up to 0.5"}
 @functools.cache
 def _known(version: str) -> frozenset[str]:
     """Return all labels and annotations of a version."""
-    return frozenset(facts.keys(version)) | (set(vars(line_of(version).keys).values()) - {""})
+    return frozenset(facts.at("keys", version)) | (set(vars(line_of(version).keys).values()) - {""})
 
 
 def _keys(manifest: Manifest, kinds: tuple[str, ...] = ("labels", "annotations")) -> Iterator[tuple[Loc, str, str]]:

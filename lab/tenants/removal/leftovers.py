@@ -15,6 +15,7 @@ from typing import Any
 
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
+from lab.kube.describe import title_of
 from lab.kube.ownership import helm_namespace
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import NODE_LABEL, control_plane, tenant_namespace
@@ -192,10 +193,7 @@ def _search(searches: list[Search]) -> tuple[str, ...]:
 
 
 def _titles(kind: str, docs: Iterable[Json]) -> list[str]:
-    return [
-        f"{kind} {'/'.join(part for part in (doc['metadata'].get('namespace'), doc['metadata']['name']) if part)}"
-        for doc in docs
-    ]
+    return [title_of({**doc, "kind": kind}) for doc in docs]
 
 
 def _namespaces(doc: Json) -> set[str]:

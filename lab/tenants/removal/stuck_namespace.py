@@ -11,6 +11,7 @@ from typing import Any
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
+from lab.kube.describe import title_of
 from lab.kube.rest_mapper import KNOWN
 from lab.objects.fields import parts
 from lab.objects.views import Condition, NodeView, PodView, is_true
@@ -107,8 +108,7 @@ def _remaining(cluster: Cluster, space: Json) -> Iterator[Json]:
 
 
 def _object_line(cluster: Cluster, obj: Json) -> str:
-    meta = obj["metadata"]
-    title = f"{obj['kind']} {meta.get('namespace', '')}/{meta.get('name', '')}"
+    meta, title = obj["metadata"], title_of(obj)
     if finalizers := meta.get("finalizers"):
         return f"{title} has the finalizer {', '.join(finalizers)}"
     if obj["kind"] != "Pod":

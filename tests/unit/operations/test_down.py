@@ -134,7 +134,7 @@ def test_the_prompt_names_what_is_undone(monkeypatch: pytest.MonkeyPatch, answer
         return answer
 
     monkeypatch.setattr(lab.cli.down, "confirm", confirm)
-    monkeypatch.setattr(lab.cli.down, "take_down", lambda name, **_: DownReport(name, 0.1, (), (), (), ()))
+    monkeypatch.setattr(lab.cli.down, "take_down", lambda name, **_: DownReport(name, 0.1, (), (), ()))
     done = CliRunner().invoke(app, ["--name", "demo", "--host"])
     assert asked == ["undo these changes of this machine?"]
     assert "set net.ipv4.ip_forward back to 0" in done.stderr

@@ -50,7 +50,7 @@ def test_only_objects_of_the_lab_are_removed(theirs: FakeApiServer) -> None:
     """Without any container engine: the guard refuses processes."""
     before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
     report = operation.down("demo")
-    assert (report.left, report.kept) == ((), ())
+    assert report.kept == ()
     assert set(theirs.objects) == before
     assert [line for line in theirs.log if line.startswith("delete Q")] == ["delete Queue mine"]
     assert not LabPaths("demo").root.exists()
@@ -69,7 +69,7 @@ def cordoned(theirs: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> FakeApiS
 
 
 def test_change_of_a_killed_test_is_undone_in_a_cluster_of_others(cordoned: FakeApiServer) -> None:
-    assert operation.down("demo").left == ()
+    operation.down("demo")
     assert (cordoned.get("Node", "a") or {})["spec"] == {}
     assert not LabPaths("demo").root.exists()
 
@@ -109,7 +109,7 @@ def test_credentials_that_were_renewed_are_used(theirs: FakeApiServer, monkeypat
     """Before any request: with the expired ones of the copy nothing could be removed."""
     asked: list[bool] = []
     monkeypatch.setattr("lab.session.session.renew_copy", lambda *_: asked.append(not theirs.calls))
-    assert operation.down("demo").left == ()
+    operation.down("demo")
     assert asked == [True]
 
 
@@ -145,7 +145,7 @@ def test_watch_is_removed_with_the_lab_before_the_queues(theirs: FakeApiServer) 
     before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
     watch(theirs)
     Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
-    assert operation.down("demo").left == ()
+    operation.down("demo")
     assert set(theirs.objects) == before
     deleted = [line for line in theirs.log if line.startswith("delete ")]
     assert deleted.index(f"delete Namespace {WATCH}") < deleted.index("delete Queue mine")
@@ -155,13 +155,13 @@ def test_watch_is_removed_with_the_lab_before_the_queues(theirs: FakeApiServer) 
 def test_claimed_watch_that_was_removed_by_hand_is_no_leftover(theirs: FakeApiServer) -> None:
     """Also one whose installation was killed before its first object."""
     Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
-    assert operation.down("demo").left == ()
+    operation.down("demo")
 
 
 def test_rest_of_a_watch_whose_namespace_is_gone_is_removed(theirs: FakeApiServer) -> None:
     theirs.put("ClusterRole", WATCH, metadata=MINE)
     Journal(LabPaths("demo").journal).owns("watch", WATCH, WATCH)
-    assert operation.down("demo").left == ()
+    operation.down("demo")
     assert theirs.get("ClusterRole", WATCH) is None
 
 
@@ -169,7 +169,7 @@ def test_rest_of_a_watch_whose_namespace_is_gone_is_removed(theirs: FakeApiServe
 def test_watch_of_others_stays(theirs: FakeApiServer, owner: str) -> None:
     watch(theirs, owner)
     before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
-    assert operation.down("demo").left == ()
+    operation.down("demo")
     assert set(theirs.objects) == before
 
 
@@ -179,14 +179,14 @@ def test_claimed_watch_that_belongs_to_others_now_stays_with_a_notice(theirs: Fa
     notices: list[str] = []
     bus = Bus()
     bus.subscribe(lambda event: notices.append(getattr(event, "text", "")))
-    assert operation.down("demo", bus=bus).left == ()
+    operation.down("demo", bus=bus)
     assert f"Namespace {WATCH} belongs to lab other, and is left alone" in notices
     assert theirs.get("Namespace", WATCH) is not None
 
 
 def test_user_without_a_watch_needs_no_permission_for_it(theirs: FakeApiServer) -> None:
     theirs.fail("get", "ClusterRoleBinding", *[(403, "no")] * 10)
-    assert operation.down("demo").left == ()
+    operation.down("demo")
 
 
 def test_watch_that_cannot_be_removed_keeps_the_state(theirs: FakeApiServer) -> None:
@@ -218,8 +218,7 @@ def test_lab_without_its_state_is_removed_by_its_labels(theirs: FakeApiServer, l
     theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai")
     theirs.put("Namespace", "t-killed", metadata={"labels": {"kailab": "demo", PROCESS_LABEL: "gone"}})
     theirs.put("ConfigMap", "other", "default", metadata={"labels": {"kailab": "other"}})
-    report = operation.down("demo", at=lost)
-    assert report.left == ()
+    operation.down("demo", at=lost)
     deleted = [line for line in theirs.log if line.startswith("delete ") and " all " not in line]
     assert sorted(deleted) == ["delete Namespace t-killed", "delete Queue mine"]
     assert theirs.get("Queue", "theirs") is not None
@@ -230,7 +229,7 @@ def test_watch_of_a_lost_lab_is_removed_by_its_label(theirs: FakeApiServer, lost
     theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai")
     before = {key for key in theirs.objects if key != ("Queue", "", "mine")}
     watch(theirs)
-    assert operation.down("demo", at=lost).left == ()
+    operation.down("demo", at=lost)
     assert set(theirs.objects) == before
 
 
@@ -238,7 +237,7 @@ def test_simulated_gpus_of_a_lost_lab_are_taken_from_their_nodes(theirs: FakeApi
     theirs.put("CustomResourceDefinition", "queues.scheduling.run.ai")
     gpus = {"capacity": {"nvidia.com/gpu": "2"}, "allocatable": {"nvidia.com/gpu": "2"}}
     theirs.put("Node", "a", metadata={"labels": {SIMULATED_LABEL: "demo", "kailab": "demo"}}, status=gpus)
-    assert operation.down("demo", at=lost).left == ()
+    operation.down("demo", at=lost)
     found = theirs.get("Node", "a") or {}
     assert (found["metadata"]["labels"], found["status"]) == ({}, {"capacity": {}, "allocatable": {}})
 

@@ -144,18 +144,12 @@ def test_reservations_are_found_by_namespace_and_label() -> None:
 def test_bind_request_view() -> None:
     raw = {
         "metadata": {"name": "p", "namespace": "ns"},
-        "spec": {
-            "podName": "p",
-            "selectedNode": "n",
-            "selectedGPUGroups": ["g"],
-            "backoffLimit": 3,
-            "receivedResourceType": "Fraction",
-        },
+        "spec": {"podName": "p", "selectedNode": "n", "selectedGPUGroups": ["g"], "receivedResourceType": "Fraction"},
         "status": {"phase": "Failed", "reason": "no", "failedAttempts": 2},
     }
     (view,) = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
     assert (view.pod, view.node, view.gpu_groups, view.resource_type) == ("p", "n", ("g",), "Fraction")
-    assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)
+    assert (view.phase, view.reason, view.failed_attempts) == ("Failed", "no", 2)
 
 
 def test_bind_request_of_0_18_names_its_groups_in_another_field() -> None:
