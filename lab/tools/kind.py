@@ -9,8 +9,12 @@ from pathlib import Path
 from lab.errors import CommandFailed
 from lab.tools.process import OnLine, Runner
 
-_NAME_IN_USE = re.compile(r"node\(s\) already exist for a cluster|container name \S+ is already in use")
-"""kind's message about nodes that exist when it starts, and an engine's about one that appears later."""
+_AGAIN = re.compile(
+    r"node\(s\) already exist for a cluster|container name \S+ is already in use"
+    r"|network \S+ not found"
+)
+"""kind's message about nodes that exist when it starts, and an engine's about one that appears later; those about
+kind's network, which the last of other labs has removed after kind had found it."""
 
 
 class Kind:
@@ -34,8 +38,8 @@ class Kind:
         """Create a cluster from a kind configuration (YAML); after a failure its containers remain for inspection.
 
         The engine's command that creates a node survives a kind that was killed. If its node appears during this
-        creation, the cluster is deleted and created once more. ``again`` is called before that, and raises if the
-        node belongs to somebody else.
+        creation, or kind's network disappears, the cluster is deleted and created once more. ``again`` is called before
+        that, and raises if the node belongs to somebody else.
         """
         argv: list[str | Path] = [self.binary, "create", "cluster", "--name", name, "--image", image]
         argv += ["--config", "-", "--kubeconfig", kubeconfig, "--retain"]
@@ -43,7 +47,7 @@ class Kind:
             try:
                 self._run.run(argv, stdin=config, env=self._env, on_line=on_line, timeout=900)
             except CommandFailed as error:
-                if last or not _NAME_IN_USE.search(error.out + error.err):
+                if last or not _AGAIN.search(error.out + error.err):
                     raise
                 again()
                 self.delete(name, kubeconfig)

@@ -353,7 +353,8 @@ def _cni(stranger: Stranger) -> None:
         conflist = json.dumps({"cniVersion": "1.0.0", "name": "theirs", "plugins": plugins})
         lines = [f"ip route replace {ranges[other]} via {address[other]}" for other in ranges if other != name]
         lines.append(f"iptables -w -t nat -A POSTROUTING -s {cidr} ! -d 10.99.0.0/16 -j MASQUERADE")
-        lines.append(f"cat >/etc/cni/net.d/10-theirs.conflist <<'X'\n{conflist}\nX")
+        # renamed, as containerd might read half of it otherwise
+        lines += ["cd /etc/cni/net.d", f"cat >new <<'X'\n{conflist}\nX", "mv new 10-theirs.conflist"]
         stranger.run.run(["docker", "exec", "-i", name, "sh", "-es"], stdin="\n".join(lines) + "\n")
 
 

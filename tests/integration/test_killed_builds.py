@@ -29,6 +29,8 @@ from lab.tools.lock import lock_now
 IMAGES = ("registry.k8s.io/pause:3.10.1", "registry.kailab.dev/probe:2")
 CHART = ("--chart", "vcluster")
 KILLS = 12
+PYTHONS_OWN = re.compile(r"[a-z0-9_]{8}")
+"""The file by which Python's tempfile finds out whether it may write to the directory."""
 SECONDS = 900
 
 
@@ -114,7 +116,8 @@ class Place:
                 else:
                     stack.enter_context(lock)
         hidden = [str(path) for path in self.root.rglob("*") if TEMPORARY.fullmatch(path.name)]
-        return held + hidden + [str(path) for path in self.temporary.iterdir()]
+        left = [path for path in self.temporary.iterdir() if not PYTHONS_OWN.fullmatch(path.name)]
+        return held + hidden + [str(path) for path in left]
 
 
 def words(out: Path, *more: str) -> list[str]:

@@ -17,6 +17,8 @@ CONFLICT = (
 )
 # kind 0.33.0
 NODES_EXIST = 'ERROR: failed to create cluster: node(s) already exist for a cluster with the name "kailab-demo"'
+# Docker 20.10, in kind's message
+NO_NETWORK = "docker: Error response from daemon: network kind not found"
 CREATE = "/kind create cluster --name kailab-demo"
 
 
@@ -30,8 +32,8 @@ def test_kubeconfig_is_never_printed(runner: FakeRunner) -> None:
     Kind(runner, Path("/kind")).export("kailab-demo", Path("/lab/kubeconfig"))
 
 
-@pytest.mark.parametrize("error", [NODES_EXIST, CONFLICT])
-def test_late_node_is_deleted_and_creation_repeated(runner: FakeRunner, error: str) -> None:
+@pytest.mark.parametrize("error", [NODES_EXIST, CONFLICT, NO_NETWORK])
+def test_creation_is_repeated_after_a_late_node_or_a_lost_network(runner: FakeRunner, error: str) -> None:
     runner.handle(CREATE, code=1, err=error, times=1)
     runner.handle("/kind delete cluster --name kailab-demo")
     runner.handle(CREATE)
