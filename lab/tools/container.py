@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from lab.errors import CommandFailed
 from lab.tools.process import Result, Runner
@@ -27,6 +27,9 @@ _PAUSE_SECONDS = 30.0
 
 _GONE = re.compile(r"no such (?!file)|not found|no \w+ found|unable to find", re.IGNORECASE)
 """How docker, podman and nerdctl say that an object does not exist."""
+
+_REFUSED = re.compile(r"operation not permitted|permission denied|read-only file system", re.IGNORECASE)
+"""How engines say that they cannot remove a file, now or later."""
 
 _WRITE = 'mkdir -p "${1%/*}" && cat >"$1.kailab" && chmod "$2" "$1.kailab" && mv "$1.kailab" "$1"'
 
@@ -170,7 +173,7 @@ class ContainerEngine:
             self.call("unpause", *frozen)
 
     @retry(
-        retry=retry_if_exception_type(CommandFailed),
+        retry=retry_if_exception(lambda error: isinstance(error, CommandFailed) and not _REFUSED.search(error.err)),
         stop=stop_after_delay(_REMOVAL_SECONDS),
         wait=wait_fixed(2),
         reraise=True,
@@ -179,7 +182,7 @@ class ContainerEngine:
         """Remove containers, running or not, with their volumes; ignore missing ones.
 
         Retried for 150 s: a busy docker gives up ("could not kill: tried to kill container, but did not receive an
-        exit event", seen with 20.10) although the container disappears a moment later.
+        exit event", seen with 20.10) although the container disappears a moment later. Not if it may not remove a file.
         """
         found = [name for name in containers if self.inspect(name) is not None]
         if found:

@@ -186,7 +186,7 @@ def test_killed_bundle_is_written_and_unpacked_when_repeated(go_cache: Path, tmp
     archives = []
     for number in range(4):
         archives.append(place.root / f"{number}.tar")
-        archives[-1].write_bytes(random.Random(number).randbytes(60 * 2**20))
+        archives[-1].write_bytes(random.Random(number).randbytes(24 * 2**20))
     images = [word for path in archives for word in ("--image", f"example.com/{path.name}:1={path}")]
     out = place.root / name
     create = ["bundle", "create", "--profile", "minimal", *images, "--out", str(out)]

@@ -52,6 +52,15 @@ def test_removal_fails_once_retries_are_exhausted(
     assert runner.lines.count("docker rm -f -v node") == 3
 
 
+def test_removal_that_is_refused_is_not_retried(engine: ContainerEngine, runner: FakeRunner) -> None:
+    runner.handle("docker inspect --type container node", out=NODE)
+    refused = "unable to remove filesystem for 1f0c: unlinkat hostname: operation not permitted"
+    runner.handle("docker rm -f -v node", code=1, err=refused)
+    with pytest.raises(CommandFailed, match="status 1"):
+        engine.remove("node")
+    assert runner.lines.count("docker rm -f -v node") == 1
+
+
 def test_removing_no_containers_runs_no_command(engine: ContainerEngine, runner: FakeRunner) -> None:
     engine.remove()
     assert runner.lines == []
