@@ -35,7 +35,6 @@ from lab.steps import kai
 from lab.steps.cluster.existing import refuse_another
 from lab.steps.cluster.ownership import refuse_foreign_nodes
 from lab.steps.host import HostReady
-from lab.steps.kai.values import kai_values
 from lab.steps.queues import queue_documents
 from lab.tenants.preflight import refuse_unfit
 from lab.tenants.vcluster.validation import validate_tenants
@@ -126,12 +125,14 @@ _WITHOUT_ENGINE = ("memory", "disk", "cache", "sources", "build-tools")
 
 
 def lint_warnings(spec: LabSpec) -> tuple[str, ...]:
-    """Lint the queues and values that the lab applies for KAI. Raises ManifestsRefused for an error."""
+    """Lint the queues that the lab applies, and the lab file's values for KAI. Raises ManifestsRefused for an error."""
     if spec.scheduler != "kai":
         return ()
-    documents = parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")
-    values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values") if kai.wanted(spec) else ()
-    found = lint([*documents, *values], lint_context(spec))
+    documents = [*parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")]
+    if kai.wanted(spec) and spec.kai.values:
+        values = parse(yaml.safe_dump(spec.kai.values), "kai.values of the lab file")
+        documents += [replace(one, values="set") for one in values]
+    found = lint(documents, lint_context(spec))
     refuse(found)
     return tuple(f"{one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
 

@@ -13,11 +13,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from lab.config import LabSpec, TenantQuota, TenantSpec
+from lab.config import LabSpec, TenantQuota, TenantSpec, resolve_spec
 from lab.engine.step import Observed, State
 from lab.errors import LabError, SpecError
 from lab.findings import Finding
 from lab.host.facts import HostFacts
+from lab.kai import lines
 from lab.operations import prepare as operation
 from lab.operations.preview import preview
 from lab.session.lab import Lab
@@ -256,3 +257,12 @@ def test_charts_that_are_not_here_are_named_and_read_before_anything_is_made(
     found = preview(lab, plan, seen, before_up=True)
     assert found is not None
     assert (found.unread, brought) == ((), [("kai-scheduler", "v0.16.8")])
+
+
+def test_only_the_lab_files_values_are_warned_about() -> None:
+    """kailab's own values also have keys that some patch releases do not read yet, such as 0.12.15."""
+    for version in ("0.12.15", *(line.version for line in lines().values())):
+        assert operation.lint_warnings(resolve_spec(None, "minimal", [f"kai.version={version}", "scheduler=kai"])) == ()
+    spec = resolve_spec(None, "minimal", ["scheduler=kai", "kai.values.admision.replicas=2"])
+    (warning,) = operation.lint_warnings(spec)
+    assert "does not read admision.replicas; Helm ignores it" in warning
