@@ -8,7 +8,7 @@ PodGroup with annotations), pkg/scheduler/api/unschedule_info.go (its message), 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -106,7 +106,8 @@ def explain_evictions(
     ]
     if subject is not None and not found and not groups:
         what = f"eviction, pod or workload {subject.namespace}/{subject.name}"
-        raise no_such(snapshot, what, subject.name, subject.namespace)
+        there = inside.names if inside else snapshot.pod_names
+        raise no_such(there, what, subject.name, subject.namespace)
     groups |= {one.group for one in found}
     counted = {
         (row["namespace"], row["podgroup"], row["action"]): int(value)
@@ -132,6 +133,12 @@ class SyncedPods:
 
     snapshot: ClusterSnapshot
     tenant: str
+
+    @property
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Namespace and name, inside the tenant, of its pods."""
+        synced = map(SyncedObject.of, self.snapshot.of("Pod"))
+        return ((of.namespace, of.name) for of in synced if of.tenant == self.tenant)
 
     def groups(self, subject: Ref) -> frozenset[Ref]:
         """Return the host's PodGroups of a pod or workload of the tenant."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,15 +112,16 @@ def find(snapshot: ClusterSnapshot, name: str, namespace: str) -> Obj:
         if (obj := snapshot.get(kind, name, namespace)) is not None:
             found = obj if obj.get("kind") else {**obj, "kind": kind}
             return _pod_of(snapshot, found) or found
-    raise no_such(snapshot, f"pod or workload {namespace}/{name}", name, namespace)
+    raise no_such(snapshot.pod_names, f"pod or workload {namespace}/{name}", name, namespace)
 
 
-def no_such(snapshot: ClusterSnapshot, what: str, name: str, namespace: str) -> NoSuchPod:
-    """Return the error for an object that does not exist, with similar names of pods."""
-    names = [pod.name for pod in snapshot.pods if pod.namespace == namespace]
+def no_such(pods: Iterable[tuple[str, str]], what: str, name: str, namespace: str) -> NoSuchPod:
+    """Return the error for an object that does not exist; ``pods`` are namespaces and names of those that do."""
+    there = tuple(pods)
+    names = [pod for space, pod in there if space == namespace]
     similar = difflib.get_close_matches(name, names, _SUGGESTIONS, 0.5)
     similar += [one for one in names if one.startswith(name) and one not in similar]
-    elsewhere = sorted({pod.namespace for pod in snapshot.pods if pod.name == name})
+    elsewhere = sorted({space for space, pod in there if pod == name})
     evidence = [f"{namespace}/{one}" for one in similar[:_SUGGESTIONS]]
     evidence += [f"pod {other}/{name} exists" for other in elsewhere]
     if not evidence and names:
@@ -129,7 +131,7 @@ def no_such(snapshot: ClusterSnapshot, what: str, name: str, namespace: str) -> 
     elif similar:
         fix = f"use a name such as {namespace}/{similar[0]}"
     else:
-        namespaces = sorted({pod.namespace for pod in snapshot.pods})
+        namespaces = sorted({space for space, _ in there})
         fix = f"check name and namespace; namespaces with pods: {', '.join(namespaces) or 'none'}"
     return NoSuchPod(f"no {what} exists", evidence=evidence, fix=fix)
 

@@ -149,7 +149,7 @@ def explain_workload(lab: LabSnapshot, kind: str, name: str, namespace: str, ten
     obj = snapshot.get(this.kind, name, namespace)
     pods = owners(snapshot).pods.get(this, ())
     if obj is None and not pods:
-        raise no_such(snapshot, f"{this.kind} {namespace}/{name}", name, namespace)
+        raise no_such(snapshot.pod_names, f"{this.kind} {namespace}/{name}", name, namespace)
     raws = [raw for pod in pods if (raw := snapshot.get("Pod", pod.name, namespace)) is not None]
     found = [explain(*lab.cases_of(raw, tenant)) for raw in raws]
     stages = Counter(one.stage.value for one in found)

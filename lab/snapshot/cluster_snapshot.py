@@ -174,6 +174,11 @@ class ClusterSnapshot:
             found.setdefault(event.uid, []).append(event)
         return {uid: tuple(events) for uid, events in found.items()}
 
+    @property
+    def pod_names(self) -> Iterable[tuple[str, str]]:
+        """Namespace and name of each pod."""
+        return self._pods_by_name.keys()
+
     @cached_property
     def _pods_by_name(self) -> dict[tuple[str, str], PodView]:
         return {(pod.namespace, pod.name): pod for pod in self.pods}

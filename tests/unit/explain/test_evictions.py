@@ -136,8 +136,9 @@ def test_a_tenants_pod_is_found_on_the_host_by_its_name_there() -> None:
         assert one.pods == ("p-x-default-x-blue",)
     assert explain_evictions(made.world, Ref("Pod", "default", "p"), tenant="blue").subject.endswith("of tenant blue")
     assert not explain_evictions(made.world, tenant="red").evictions
-    with pytest.raises(NoSuchPod, match="other/p"):
+    with pytest.raises(NoSuchPod, match="other/p") as unknown:
         explain_evictions(made.world, Ref("Pod", "other", "p"), tenant="blue")
+    assert unknown.value.fix == "check name and namespace; namespaces with pods: default"
 
 
 def test_a_workload_of_a_tenant_has_the_evictions_of_its_pods() -> None:
