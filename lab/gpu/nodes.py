@@ -122,7 +122,7 @@ class GpuNodesStep(LabStep, ABC, Generic[F]):
             ctx.cluster().patch("Node", name, {"metadata": {"labels": labels}})
 
     def _nodes(self, ctx: LabContext) -> Sequence[Container]:
-        return ctx.nodes() if self.every_node else gpu_nodes(ctx)
+        return ctx.kubernetes_nodes() if self.every_node else gpu_nodes(ctx)
 
     def _missing_labels(self, ctx: LabContext) -> dict[str, dict[str, str]]:
         present = labels_by_node(ctx.cluster())

@@ -5,6 +5,7 @@ Source: pkg/podgrouper/podgrouper/plugins (defaultgrouper, deployment, job, kube
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -51,11 +52,12 @@ def workloads(documents: Iterable[ManifestDocument], world: World, namespace: st
         world: the cluster.
         namespace: of manifests that name none.
     """
-    found = (_workload(Manifest(one.data, one), world, namespace) for one in documents)
+    used: Counter[str] = Counter()
+    found = (_workload(Manifest(one.data, one), world, namespace, used) for one in documents)
     return tuple(workload for workload in found if workload is not None)
 
 
-def _workload(manifest: Manifest, world: World, namespace: str) -> Workload | None:
+def _workload(manifest: Manifest, world: World, namespace: str, used: Counter[str]) -> Workload | None:
     rows = sorted(enumerate(manifest.pods), key=lambda row: _LEADERS.isdisjoint(row[1].spec_at))
     rows = [(at, pod) for at, pod in rows if _count(manifest, pod) > 0]
     at = next((at for at, pod in rows if pod.scheduled_by(world.scheduler)), None)
@@ -64,6 +66,9 @@ def _workload(manifest: Manifest, world: World, namespace: str) -> Workload | No
     manifest = replace(manifest, number=at)
     space, name = str(manifest.meta.get("namespace") or namespace), manifest.name or "unnamed"
     title, identity = f"{manifest.kind} {space}/{name}", f"{space}/{manifest.kind.lower()}-{name}"
+    used[identity] += 1
+    if used[identity] > 1:  # with generateName, several have the same
+        identity = f"{identity}-{used[identity]}"
     queue = _label(manifest, world.queue_key) or "default-queue"
     priority, preemptible = _priority(manifest, world)
     pods = [_pod(pod) for _, pod in rows for _ in range(_count(manifest, pod))]

@@ -154,12 +154,13 @@ def _limits(lab: Lab) -> str:
 
 
 def _refuse_nothing(session: pytest.Session) -> None:
-    """End a run against a lab as one without tests (exit status 5) if tests ran, but all were skipped."""
+    """End a run against a lab as one without tests (exit status 5) if all were skipped or failed as expected."""
     if getattr(session, "exitstatus", None) != pytest.ExitCode.OK or hasattr(session.config, "workerinput"):
         return
     plugins = session.config.pluginmanager
     stats = getattr(plugins.get_plugin("terminalreporter"), "stats", {})
-    if plugins.has_plugin("kailab-fixtures") and stats.get("skipped") and not stats.get("passed"):
+    unproven = stats.get("skipped") or stats.get("xfailed")
+    if plugins.has_plugin("kailab-fixtures") and unproven and not stats.get("passed"):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         session.config.stash[_NOTHING_PASSED] = True
 

@@ -62,6 +62,10 @@ class LabContext:
         """The node containers of the lab's kind cluster, oldest first."""
         return self.engine.containers(f"{KIND_CLUSTER_LABEL}={self.kind_name}")
 
+    def kubernetes_nodes(self) -> tuple[Container, ...]:
+        """Those that run Kubernetes: a cluster with several control planes also has a load balancer's container."""
+        return tuple(node for node in self.nodes() if node.labels.get(KIND_ROLE_LABEL) in ("control-plane", "worker"))
+
     def node_starts(self) -> dict[str, datetime]:
         """The last start of each node container; empty on an existing cluster. Raises CommandFailed."""
         if not self.spec.cluster.own:

@@ -36,14 +36,14 @@ class RegistryMirrors(LabStep):
         return (Effect("node", f"containerd pulls from mirrors: {pairs}"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        for node in ctx.nodes():
+        for node in ctx.kubernetes_nodes():
             wanted = mirror_files(self.spec.supply.mirrors, node.gateway)
             if ctx.engine.exec(node.name, ["cat", *wanted], check=False).out != "".join(wanted.values()):
                 return Observed.absent()
         return Observed.ready(f"{len(self.spec.supply.mirrors)} registries")
 
     def apply(self, ctx: LabContext) -> None:
-        for node in ctx.nodes():
+        for node in ctx.kubernetes_nodes():
             for path, text in mirror_files(self.spec.supply.mirrors, node.gateway).items():
                 ctx.engine.write_file(node.name, path, text)
 

@@ -12,7 +12,7 @@ import yaml
 from lab.config import LabSpec
 from lab.engine.journal import Journal, Owned
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, Interrupted, LabError
+from lab.errors import ApiFailed, Interrupted, LabError, NameTaken
 from lab.gpu.nvidia.resolve import claim
 from lab.host.engines import inspect
 from lab.host.machine import Machine
@@ -89,10 +89,11 @@ class KindCluster(LabStep):
         if saved := checkpoint.usable(ctx, self._checkpoint_key):
             try:
                 self._create(ctx, kind, wanted, saved)
-            except Interrupted:
+            except (Interrupted, NameTaken):
                 checkpoint.trust(ctx)
                 raise
             except LabError as error:
+                refuse_foreign_nodes(ctx)
                 ctx.notice(f"the checkpoint could not be restored, so the lab is created without it: {error.what}")
                 checkpoint.discard(ctx)
                 kind.delete(ctx.kind_name, ctx.paths.kubeconfig)

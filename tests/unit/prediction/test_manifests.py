@@ -125,6 +125,12 @@ def test_one_of_several_replicas_of_a_gang_is_an_estimate() -> None:
     assert "one of the 2 replicas counts" in found.notes
 
 
+def test_workloads_with_the_same_generated_name_are_several() -> None:
+    doc = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "run-"}, **POD}
+    jobs = [job for one in read(yaml.safe_dump_all([doc, doc])) for job in one.jobs]
+    assert len({job.id for job in jobs}) == len({task.id for job in jobs for task in job.tasks}) == 2
+
+
 def test_deployment_is_a_job_per_pod_with_the_priority_of_inference() -> None:
     found = of("Deployment apps/v1", {"replicas": 2, "template": POD})
     assert [(len(job.tasks), job.priority, job.preemptible) for job in found.jobs] == [(1, 125, False)] * 2

@@ -56,3 +56,11 @@ def test_failure_caused_by_a_known_defect_is_expected(run: Run) -> None:
     )
     result.assert_outcomes(xfailed=3, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["XFAIL *test_explicit_fail* - known defect kai-forgets of KAI struck: no GPU"])
+    result = run(
+        """
+        def test_alone(workloads, wrong):
+            wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
+            assert workloads.namespace == "elsewhere"
+        """
+    )
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED, "nothing was proven"

@@ -46,7 +46,7 @@ def test_values_cannot_leave_their_toml_string() -> None:
 def test_observe_passes_file_names_to_no_shell(runner: FakeRunner) -> None:
     spec = LabSpec().model_copy(update={"supply": SupplySpec.model_construct(mirrors={EVIL: "localhost:5001"})})
     nodes = (SimpleNamespace(name="node", gateway="172.18.0.1"),)
-    ctx: Any = SimpleNamespace(engine=ContainerEngine(runner), nodes=lambda: nodes)
+    ctx: Any = SimpleNamespace(engine=ContainerEngine(runner), kubernetes_nodes=lambda: nodes)
     path = f"/etc/containerd/certs.d/{EVIL}/hosts.toml"
     runner.handle(["docker", "exec", "node", "cat", path], out=mirror_files(spec.supply.mirrors, "172.18.0.1")[path])
     assert RegistryMirrors(spec).observe(ctx) == Observed.ready("1 registries")

@@ -88,7 +88,7 @@ class NvidiaWorld:
     def docker(self, *, installs: bool = False) -> None:
         """Declare the docker commands of the nodes."""
         self.runner.handle("docker ps -aq --no-trunc --filter", out=lambda _: "\n".join(reversed(list(self.nodes))))
-        labels = {"io.x-k8s.kind.cluster": "kailab-demo"}
+        labels = {"io.x-k8s.kind.cluster": "kailab-demo", "io.x-k8s.kind.role": "worker"}
         state = {"State": {"Status": "running"}, "Config": {"Labels": labels}}
         self.runner.containers(lambda name: {"Name": f"/{name}", "Id": name, **state})
         for node in self.nodes.values():

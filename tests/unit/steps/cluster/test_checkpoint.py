@@ -14,7 +14,7 @@ import yaml
 
 from lab.config import LabSpec
 from lab.engine.events import Notice
-from lab.errors import CommandFailed, Interrupted
+from lab.errors import CommandFailed, Interrupted, NameTaken
 from lab.paths import assets
 from lab.steps.cluster.checkpoint import Checkpoint, checkpoint_key, discard, save, usable
 from lab.steps.cluster.config import VOLUMES
@@ -213,6 +213,16 @@ def test_a_lab_is_created_without_a_checkpoint_that_cannot_be_restored(world: La
     assert [event.text for event in world.events if isinstance(event, Notice)] == [
         "the checkpoint could not be restored, so the lab is created without it: kind ended with status 1"
     ]
+
+
+def test_nodes_of_others_are_not_deleted_for_a_checkpoint(world: LabWorld, created: Created) -> None:
+    folder = kept(world)
+    created.error = NameTaken("3 node containers belong to another user")
+    with pytest.raises(NameTaken):
+        created.up()
+    assert len(created.mounts) == 1
+    assert not [line for line in world.runner.lines if "delete cluster" in line]
+    assert usable(world.ctx, checkpoint_key(SPEC, IMAGE)) == Checkpoint(folder, {"spare-0": 32001})
 
 
 def test_an_interrupt_does_not_count_against_the_checkpoint(world: LabWorld, created: Created) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lab.config import TenantQuota
@@ -201,3 +203,15 @@ def test_several_control_planes_elect_a_leader_and_the_arguments_of_the_lab_file
         "--kube-api-qps=20",
     ]
     assert kubernetes["scheduler"]["extraArgs"] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("controlPlane.statefulSet.highAvailability.replicas", "two"),
+        ("controlPlane.distro.k8s.scheduler.extraArgs", "--v=4"),
+        ("controlPlane.distro.k8s.scheduler", 5),
+    ],
+)
+def test_values_of_a_wrong_type_stay_for_the_charts_schema_to_name(key: str, value: Any) -> None:
+    assert value_at(tenant_values(tenant_spec(values=with_value(key, value))), key) == value
