@@ -18,6 +18,9 @@ from scripts.bench.sides import A, B, Bench, write_plain
 
 PLAIN = ROOT / "scripts" / "bench" / "plain_lab.sh"
 
+NETWORK = f"kailab-{B}"
+"""Of B's nodes."""
+
 
 def warm(bench: Bench) -> list[str]:
     """Fetch, build and read everything once; returns the node images that were built."""
@@ -59,7 +62,8 @@ def plain(bench: Bench, folder: Path) -> Timed:
 def plain_env(work: Path) -> dict[str, str]:
     """Environment of B. All of its runs share the caches, as a user's would."""
     helm = {f"HELM_{name}_HOME": str(work / "helm" / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-    return {**helm, "KUBECACHEDIR": str(work / "discovery")}
+    # a network of its own, which kind would leave behind: the lab's down keeps what it did not create
+    return {**helm, "KUBECACHEDIR": str(work / "discovery"), "KIND_EXPERIMENTAL_DOCKER_NETWORK": NETWORK}
 
 
 def delete(bench: Bench) -> None:
@@ -67,6 +71,7 @@ def delete(bench: Bench) -> None:
     kind = [bench.place("binary", "kind"), "delete", "cluster", "--name", f"kailab-{B}"]
     kubeconfig = bench.work / "deleted.kubeconfig"  # kind would use the user's
     timed([*kind, "--kubeconfig", kubeconfig], bench.work / "b-down.log", {"KIND_EXPERIMENTAL_PROVIDER": bench.engine})
+    bench.lab.session.engine.call("network", "rm", NETWORK, check=False)
 
 
 def pairs(bench: Bench, figures: Figures, runs: int) -> None:
