@@ -84,12 +84,13 @@ def lint(
     documents += tuple(replace(one, values="file") for one in read_all(values or [], empty=not values))
     found: dict[str, tuple[Finding, ...]] = {}
     warnings: list[str] = []
+    spec = LabSpec() if anywhere else _spec(file, profile, settings, name)
     for version in (kai or "").split(","):
         version = version.strip()
         if anywhere:
-            setting = LintContext(line_of(version or LabSpec().kai.version))
+            setting = LintContext(line_of(version or spec.kai.version))
         else:
-            setting = lint_context(_spec(file, profile, settings, name), tenant or "", version)
+            setting = lint_context(spec, tenant or "", version)
         warnings.append(setting.line.warning)
         found[setting.line.version] = lint_documents(documents, setting)
     for warning in filter(None, warnings):

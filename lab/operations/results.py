@@ -120,7 +120,7 @@ class DownReport:
             "lab": self.name,
             "seconds": round(self.seconds, 2),
             "kept": self.kept,
-            "left": (),
+            "left": (),  # with something left, down raises Leftovers
             "host_undone": self.host_undone,
             "host_changes": self.host_changes,
         }

@@ -14,15 +14,13 @@ from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
-from lab.session.context import KIND_ROLE_LABEL, LabContext
+from lab.session.context import LabContext, is_control_plane
 from lab.session.step import LabStep
 from lab.text import count
 
 _CTR = ("ctr", "-n", "k8s.io", "images")
 _IMPORT = f'{" ".join(_CTR)} import "$1"; status=$?; rm -f "$1"; exit $status'
 """In one command: it goes on in the node when kailab is killed, and leaves no archive."""
-
-_ROLES = ("worker", "control-plane")
 
 _FOLDER = "/opt"
 """Temporary place of archives in a node, on its root: /tmp is a tmpfs in kind's nodes, which docker cp does not see."""
@@ -95,9 +93,8 @@ def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, .
 
 def workers(ctx: LabContext) -> list[str]:
     """The workers' containers, or those of the control planes in a lab without workers, which run its workloads."""
-    # the load balancer that kind puts before several control planes has neither role
-    by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(KIND_ROLE_LABEL) == role] for role in _ROLES}
-    return next((names for names in by_role.values() if names), [])
+    nodes = ctx.kubernetes_nodes()
+    return [node.name for node in nodes if not is_control_plane(node)] or [node.name for node in nodes]
 
 
 def load(ctx: LabContext, node: str, archives: Sequence[Path]) -> None:

@@ -115,7 +115,7 @@ def state(host: ScratchHost) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(3000)
-def test_docker_stays_while_it_has_what_no_lab_created(host: ScratchHost, cli: UndoCli) -> None:
+def test_everything_is_undone(host: ScratchHost, cli: UndoCli) -> None:
     before = state(host)
     assert "docker.io" not in before["packages"]
     assert before["mounts"] == ""
@@ -126,7 +126,16 @@ def test_docker_stays_while_it_has_what_no_lab_created(host: ScratchHost, cli: U
     assert after["forward"] == "1\n"
     assert " /sys/fs/cgroup" in after["mounts"]
     assert host.run("docker", "version", "-f", "{{.Server.Version}}").out
+    undone = cli.undo().out
+    assert "debootstrap" in undone
+    assert state(host) == before
+    assert "host changes" not in cli.undo().out
 
+
+@pytest.mark.timeout(3000)
+def test_docker_stays_while_it_has_what_no_lab_created(host: ScratchHost, cli: UndoCli) -> None:
+    before = state(host)
+    cli.apply()
     run = HostRunner()
     archive = Supply(LabSpec(), run, ContainerEngine(run), engine_runs=False).image(pods.IMAGE)
     host.run("docker", "load", "-q", "-i", archive)

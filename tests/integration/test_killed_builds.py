@@ -29,8 +29,6 @@ from lab.tools.lock import lock_now
 IMAGES = ("registry.k8s.io/pause:3.10.1", "registry.kailab.dev/probe:2")
 CHART = ("--chart", "vcluster")
 KILLS = 12
-PYTHONS_OWN = re.compile(r"[a-z0-9_]{8}")
-"""The file by which Python's tempfile finds out whether it may write to the directory."""
 SECONDS = 900
 
 
@@ -116,8 +114,12 @@ class Place:
                 else:
                     stack.enter_context(lock)
         hidden = [str(path) for path in self.root.rglob("*") if TEMPORARY.fullmatch(path.name)]
-        left = [path for path in self.temporary.iterdir() if not PYTHONS_OWN.fullmatch(path.name)]
-        return held + hidden + [str(path) for path in left]
+        return held + hidden + [str(path) for path in self.temporary.iterdir() if not is_pythons_own(path)]
+
+
+def is_pythons_own(path: Path) -> bool:
+    """Whether it is the file by which Python's tempfile finds out whether it may write to the directory."""
+    return bool(re.fullmatch(r"[a-z0-9_]{8}", path.name)) and path.is_file() and path.read_bytes() in (b"", b"blat")
 
 
 def words(out: Path, *more: str) -> list[str]:

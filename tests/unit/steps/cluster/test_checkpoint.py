@@ -14,7 +14,7 @@ import yaml
 
 from lab.config import LabSpec
 from lab.engine.events import Notice
-from lab.errors import CommandFailed, Interrupted, NameTaken
+from lab.errors import CommandFailed, Interrupted, LabError, NameTaken
 from lab.paths import assets
 from lab.steps.cluster.checkpoint import Checkpoint, checkpoint_key, discard, save, usable
 from lab.steps.cluster.config import VOLUMES
@@ -215,22 +215,16 @@ def test_a_lab_is_created_without_a_checkpoint_that_cannot_be_restored(world: La
     ]
 
 
-def test_nodes_of_others_are_not_deleted_for_a_checkpoint(world: LabWorld, created: Created) -> None:
+@pytest.mark.parametrize("error", [Interrupted("stopped"), NameTaken("3 node containers belong to another user")])
+def test_neither_an_interrupt_nor_nodes_of_others_count_against_the_checkpoint(
+    world: LabWorld, created: Created, error: LabError
+) -> None:
     folder = kept(world)
-    created.error = NameTaken("3 node containers belong to another user")
-    with pytest.raises(NameTaken):
+    created.error = error
+    with pytest.raises(type(error)):
         created.up()
     assert len(created.mounts) == 1
     assert not [line for line in world.runner.lines if "delete cluster" in line]
-    assert usable(world.ctx, checkpoint_key(SPEC, IMAGE)) == Checkpoint(folder, {"spare-0": 32001})
-
-
-def test_an_interrupt_does_not_count_against_the_checkpoint(world: LabWorld, created: Created) -> None:
-    folder = kept(world)
-    created.error = Interrupted("stopped")
-    with pytest.raises(Interrupted):
-        created.up()
-    assert len(created.mounts) == 1
     assert usable(world.ctx, checkpoint_key(SPEC, IMAGE)) == Checkpoint(folder, {"spare-0": 32001})
 
 

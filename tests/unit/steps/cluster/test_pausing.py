@@ -52,8 +52,7 @@ def lease(name: str, renewed: datetime) -> dict[str, Any]:
 class Nodes(LabWorld):
     """Two nodes, where the pod of kube-controller-manager goes and comes with its manifest."""
 
-    kubelet_starts = True
-    kubelet_stops = True
+    kubelet_acts = True
 
     def start(self) -> None:
         self.states = dict.fromkeys((CONTROL, WORKER), "running")
@@ -93,9 +92,9 @@ class Nodes(LabWorld):
         away = script == pausing._STOP
         self.log.append("controllers away" if away else "controllers back")
         assert self.paths.paused.exists(), "after a kill here, the next command starts the controllers again"
-        if away and self.kubelet_stops:
+        if self.kubelet_acts and away:
             self.api.cluster.delete("Pod", CONTROLLERS["metadata"]["name"], "kube-system")  # type: ignore[index]
-        elif not away and self.kubelet_starts and self.kubelet_stops:
+        elif self.kubelet_acts:
             self.api.add(CONTROLLERS)
         return ""
 
@@ -144,10 +143,10 @@ def test_continued_lab_has_its_controllers(nodes: Nodes, monkeypatch: pytest.Mon
     nodes.may_continue()
     freeze(nodes.ctx)
     monkeypatch.setattr(pausing, "_SECONDS", 0.3)
-    nodes.kubelet_starts = False
+    nodes.kubelet_acts = False
     with pytest.raises(WaitTimeout, match="kube-controller-manager runs again"):
         thaw(nodes.ctx)
-    nodes.kubelet_starts = True
+    nodes.kubelet_acts = True
     assert thaw(nodes.ctx) == 0
     assert not nodes.paths.paused.exists()
 
@@ -177,7 +176,7 @@ def test_lab_runs_on_if_a_node_cannot_be_frozen(nodes: Nodes, monkeypatch: pytes
 def test_lab_runs_on_if_its_controllers_do_not_stop(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pausing, "_SECONDS", 0.3)
     nodes.may_move()
-    nodes.kubelet_stops = False
+    nodes.kubelet_acts = False
     with pytest.raises(WaitTimeout, match="kube-controller-manager has stopped"):
         freeze(nodes.ctx)
     assert nodes.log[-1] == "controllers back"
