@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +20,7 @@ import yaml
 from lab.config import LabSpec, TenantSpec
 from lab.kai import line_of
 from lab.kube import Cluster
+from lab.kube.readiness import is_ready
 from lab.steps.kai.values import kai_images
 from lab.supply import Supply
 from lab.supply.bundle import installed
@@ -177,6 +179,33 @@ class Stranger:
                 }
             )
         )
+
+    @contextmanager
+    def without_api(self) -> Iterator[None]:
+        """Freeze the control plane; at the end every node is Ready by a heartbeat that came after it went on.
+
+        Leases expire meanwhile: the controllers may call a node not Ready some seconds after the API is back.
+        """
+        node = f"{self.name}-control-plane"
+        self.run.run(["docker", "pause", node])
+        try:
+            yield
+        finally:
+            back = datetime.now(UTC)
+            self.run.run(["docker", "unpause", node])
+        cluster = self.cluster
+        cluster.poll(cluster.healthy, timeout=60)
+
+        def late() -> list[str]:
+            renewed = {
+                lease["metadata"]["name"]
+                for lease in cluster.list("Lease", "kube-node-lease")
+                if datetime.fromisoformat(lease["spec"]["renewTime"]) > back
+            }
+            nodes = cluster.list("Node")
+            return [name for node in nodes if (name := node["metadata"]["name"]) not in renewed or not is_ready(node)]
+
+        assert cluster.poll(late, until=lambda nodes: not nodes, timeout=120) == []
 
     def helm(self, *words: str | Path) -> None:
         command = [self.supply.binary("helm"), "--kubeconfig", self.kubeconfig, "--kube-context", self.context]
