@@ -13,7 +13,11 @@ class LabError(Exception):
     shell; ``evidence`` has lines such as a log tail or a diff; ``fix`` is one next action.
     """
 
-    exit_code = 1
+    what: str
+    command: str
+    evidence: tuple[str, ...]
+    fix: str
+    exit_code: int = 1
     title = "error"
 
     def __init_subclass__(cls, code: int = 0, title: str = "") -> None:
@@ -35,16 +39,12 @@ class LabError(Exception):
             lines.append(f"  next: {self.fix}")
         return "\n".join(lines)
 
-    def as_json(self) -> dict[str, object]:
-        """The error as plain data, for ``--json``."""
-        return {
-            "error": type(self).__name__,
-            "what": self.what,
-            "command": self.command,
-            "evidence": self.evidence,
-            "next": self.fix,
-            "exit_code": self.exit_code,
-        }
+    JSON = "error what command evidence next=fix exit_code"
+
+    @property
+    def error(self) -> str:
+        """Name of its class."""
+        return type(self).__name__
 
 
 class SpecError(LabError, code=2, title="lab file"):

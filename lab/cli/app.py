@@ -31,7 +31,7 @@ app = lazy_group(
         "down": "Remove the lab in any state, and verify that nothing is left.",
         "logs": "Collect events, objects and logs of the lab into a folder, within a time limit.",
         "kubeconfig": "Print the path of a kubeconfig of the lab.",
-        "schema": "Print the JSON Schema of lab files.",
+        "schema": "Print the JSON Schema of lab files, or of a command's JSON.",
         "init": "Write a lab file with every key explained.",
         "exit-codes": "List the exit codes with their meanings.",
         "version": "Print kailab's version.",

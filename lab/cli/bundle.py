@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -16,6 +16,15 @@ from lab.supply.bundle import Bundle
 from lab.ui.text_writer import render_table
 
 app = command_app(no_args_is_help=True)
+
+
+class Checked(TypedDict):
+    """Whether all files match their sums, and how those differ that do not."""
+
+    ok: bool
+    wrong: list[str]
+
+
 Where = Annotated[Path, typer.Argument(help="Folder or .tar of a bundle.")]
 
 
@@ -57,7 +66,7 @@ def verify(
         wrong = bundle.verify()
         fine = f"{where}: all {len(bundle.entries)} files match the manifest"
     if as_json:
-        print_json({"ok": not wrong, "wrong": wrong})
+        print_json(Checked(ok=not wrong, wrong=wrong))
     else:
         typer.echo("\n".join(wrong) if wrong else fine)
         if wrong and where is None:

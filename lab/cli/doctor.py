@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 import typer
 
-from lab.cli.explain_rule import ExplainRule, explain_rule
+from lab.cli.explain_rule import ExplainRule, RuleList, explain_rule
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of, warn_about_kai
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
+from lab.findings import Finding
 from lab.gpu.diagnosis.anonymize import portable
 from lab.gpu.diagnosis.diagnose import diagnose
 from lab.gpu.diagnosis.host import examine
@@ -32,6 +33,21 @@ LogFile = Annotated[
 Known = Annotated[bool, typer.Option("--symptoms", help="List all known failures without checking anything.")]
 
 NOT_READY, UNKNOWN = 4, 1
+
+
+class Symptoms(TypedDict):
+    """Known failures that were found."""
+
+    symptoms: tuple[Finding, ...]
+
+
+class DoctorReport(Symptoms):
+    """This machine, and the GPU path of the lab that runs on it."""
+
+    facts: dict[str, Any]
+    findings: tuple[Finding, ...]
+    lab: str | None
+    unread: tuple[str, ...]
 
 
 @app.command(epilog="Examples: kailab doctor · kailab doctor --profile gpu · kailab doctor --log - < error.txt")
@@ -72,13 +88,13 @@ def _examine(described: LabSpec | None, name: str | None, as_json: bool) -> None
     findings = (*here.findings, *(seen.path if seen else ()))
     if as_json:
         print_json(
-            {
-                "facts": portable(here.facts, here.nvidia),
-                "findings": findings,
-                "symptoms": found,
-                "lab": seen.lab if seen else None,
-                "unread": list(seen.unread) if seen else [],
-            }
+            DoctorReport(
+                facts=portable(here.facts, here.nvidia),
+                findings=findings,
+                symptoms=found,
+                lab=seen.lab if seen else None,
+                unread=seen.unread if seen else (),
+            )
         )
     else:
         render_machine(here.findings)
@@ -107,7 +123,7 @@ def _log(log: str, as_json: bool) -> None:
         raise SpecError(f"--log {log}: {error.strerror}", fix="name a readable file, or - for stdin") from error
     found = in_text(text, "stdin" if log == "-" else Path(log).name)
     if as_json:
-        print_json({"symptoms": found})
+        print_json(Symptoms(symptoms=found))
     else:
         render_symptoms(found, nothing="no known failure in this text; kailab logs collects more about a lab")
     if not found:
@@ -117,6 +133,6 @@ def _log(log: str, as_json: bool) -> None:
 def _known(as_json: bool) -> None:
     rows = tuple(symptoms().values())
     if as_json:
-        print_json({"rules": rows})
+        print_json(RuleList(rules=rows))
     else:
         render_rule_list(f"{len(rows)} known failures of the GPU path", rows, "kailab doctor")

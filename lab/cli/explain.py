@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.completion import complete_tenant
-from lab.cli.explain_rule import ExplainRule, explain_rule
+from lab.cli.explain_rule import ExplainRule, RuleList, explain_rule
 from lab.cli.lazy import command_app
 from lab.cli.options import (
     AsJson,
@@ -160,7 +160,7 @@ def _evictions(clusters: LabSnapshot, words: list[str], namespace: str | None, t
 def _rules(as_json: bool) -> None:
     rows = all_rules()
     if as_json:
-        print_json({"rules": rows})
+        print_json(RuleList(rules=rows))
         return
     seen = sum(not rule.read_only for rule in rows)
     note = f"in the order of a pod's life; {seen} captured from real clusters, the others read in sources only"

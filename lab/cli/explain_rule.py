@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import importlib
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from lab.cli.options import print_json
+from lab.findings import Rule
+from lab.findings.description import RuleDescription
+from lab.findings.pattern_rules import PatternRule
 from lab.ui.findings import render_rules
+
+
+class RuleList(TypedDict):
+    """All rules of a command."""
+
+    rules: Sequence[Rule[Any] | PatternRule]
+
+
+class DescribedRules(TypedDict):
+    """The rules with an id, one for each area that has it."""
+
+    rules: Sequence[RuleDescription]
 
 
 def complete_rule(incomplete: str) -> list[str]:
@@ -30,7 +46,7 @@ ExplainRule = Annotated[
 def explain_rule(rule: str, as_json: bool) -> None:
     """Print the description of a rule. Raises SpecError for an unknown one."""
     found = _registry().described(rule)
-    print_json({"rules": found}) if as_json else render_rules(found)
+    print_json(DescribedRules(rules=found)) if as_json else render_rules(found)
 
 
 def _registry() -> Any:

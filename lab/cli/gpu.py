@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -21,6 +21,30 @@ from lab.session.lab import Lab
 from lab.ui.text_writer import render_table
 
 app = command_app(no_args_is_help=True)
+
+
+class GpuRow(TypedDict):
+    """A GPU of a lab."""
+
+    name: str
+    node: str
+    index: int
+    uuid: str
+
+
+class Failed(TypedDict):
+    """A GPU with its new state."""
+
+    gpu: GpuRow
+    state: str
+    failed: bool
+    note: str
+
+
+class Healed(TypedDict):
+    """The GPUs that are healthy again."""
+
+    healed: list[GpuRow]
 
 
 @app.command(epilog="Examples: kailab gpu fail worker/0 · … fail worker2/1 --xid 94 · … fail worker/0 --lost")
@@ -45,7 +69,7 @@ def fail(
         fault_injection.fail(ctx, chosen, health)
     note = ignored(health)
     if as_json:
-        print_json({"gpu": _row(ctx, chosen), "state": str(health), "failed": health.failed, "note": note})
+        print_json(Failed(gpu=_row(ctx, chosen), state=str(health), failed=health.failed, note=note))
     else:
         typer.echo(f"{_row(ctx, chosen)['name']}: {health}; {note or f'next: kailab gpu heal {gpu}'}")
 
@@ -69,7 +93,7 @@ def heal(
     with lab.session.locked():
         healed = [_row(ctx, gpu) for gpu in fault_injection.heal(ctx, chosen)]
     if as_json:
-        print_json({"healed": healed})
+        print_json(Healed(healed=healed))
     else:
         typer.echo("\n".join(f"{row['name']}: healthy again" for row in healed) or "nothing to heal: all are healthy")
 
@@ -88,7 +112,7 @@ def models(as_json: AsJson = False) -> None:
     render_table("GPU models", headings, rows)
 
 
-def _row(ctx: LabContext, gpu: GpuRef) -> dict[str, str | int]:
+def _row(ctx: LabContext, gpu: GpuRef) -> GpuRow:
     return {
         "name": f"{short_name(ctx.spec.name, gpu.node)}/{gpu.index}",
         "node": gpu.node,

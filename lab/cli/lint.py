@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from lab.cli.completion import complete_kai, complete_tenant
-from lab.cli.explain_rule import ExplainRule, explain_rule
+from lab.cli.explain_rule import ExplainRule, RuleList, explain_rule
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, exclusive, print_json, spec_of
 from lab.config import LabSpec
@@ -29,6 +29,24 @@ from lab.ui.text_writer import TextWriter
 app = command_app()
 
 FORMATS = ("text", "json", "sarif", "github")
+
+
+class Linted(TypedDict):
+    """The findings for one version of KAI."""
+
+    findings: tuple[Finding, ...]
+
+
+class LintedVersion(Linted):
+    """Those for one of several versions."""
+
+    kai: str
+
+
+class LintedVersions(TypedDict):
+    """The findings for several versions of KAI."""
+
+    versions: list[LintedVersion]
 
 
 @app.command(epilog="Examples: kailab lint pod.yaml · helm template … | kailab lint - · kailab lint docs/ --kai 0.16.8")
@@ -71,7 +89,7 @@ def lint(
         return
     if rules:
         if as_json:
-            print_json({"rules": tuple(RULES.values())})
+            print_json(RuleList(rules=tuple(RULES.values())))
         else:
             render_rule_list(f"{len(RULES)} rules", tuple(RULES.values()), "kailab lint")
         return
@@ -106,8 +124,8 @@ def _print(found: Mapping[str, tuple[Finding, ...]], layout: str) -> None:
         named = (replace(one, what=f"KAI {kai}: {one.what}") for kai, each in found.items() for one in each)
         findings = tuple(named)
     if layout == "json":
-        rows = [{"kai": kai, "findings": each} for kai, each in found.items()]
-        print_json({"versions": rows} if several else {"findings": findings})
+        rows = [LintedVersion(kai=kai, findings=each) for kai, each in found.items()]
+        print_json(LintedVersions(versions=rows) if several else Linted(findings=findings))
     elif layout == "sarif":
         typer.echo(json.dumps(sarif(findings), indent=2))
     elif layout == "github":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -12,6 +12,13 @@ from lab.cli.options import AsJson, File, Name, Profile, print_json, running_lab
 from lab.report.artifacts import collect_lab
 
 app = command_app()
+
+
+class CollectedLogs(TypedDict):
+    """A folder, and the files that were written to it."""
+
+    folder: Path
+    files: list[Path]
 
 
 @app.command(epilog="Examples: kailab logs · kailab logs --out /tmp/demo-logs --budget 60")
@@ -27,5 +34,5 @@ def logs(
     lab = running_lab(file, profile, name)
     folder = out or Path(f"kailab-logs-{lab.spec.name}")
     files = collect_lab(lab, folder, budget=budget)
-    data = {"folder": str(folder.absolute()), "files": [str(file) for file in files]}
+    data = CollectedLogs(folder=folder.absolute(), files=files)
     print_json(data) if as_json else typer.echo(f"{len(files)} files in {folder.absolute()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -15,6 +15,14 @@ from lab.report.page import write_page
 from lab.session.lab import Lab
 
 app = command_app()
+
+
+class Written(TypedDict):
+    """The page, what it lacks, and when its last run of the suites began."""
+
+    file: Path
+    notes: tuple[str, ...]
+    suite: str | None
 
 
 @app.command(epilog="Examples: kailab report · kailab report --out demo.html --open")
@@ -31,7 +39,7 @@ def report(
     now = report_of(lab)
     path = write_page(out or Path(f"kailab-report-{now.lab}.html"), now)
     if as_json:
-        print_json({"file": str(path), "notes": list(now.notes), "suite": now.suite.began if now.suite else None})
+        print_json(Written(file=path, notes=now.notes, suite=now.suite.began if now.suite else None))
     else:
         for note in now.notes:
             typer.echo(f"warning: {note}", err=True)

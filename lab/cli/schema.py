@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from typing import Annotated
+
 import typer
 
+from lab.cli.documents import DOCUMENTS, json_schema
 from lab.cli.lazy import command_app
 from lab.config import schema_text
+from lab.errors import SpecError
 
 app = command_app()
 
 
-@app.command(epilog="Example: kailab schema > lab.schema.json")
-def schema() -> None:
-    """Print the JSON Schema of lab files."""
-    typer.echo(schema_text(), nl=False)
+@app.command(epilog="Examples: kailab schema > lab.schema.json · kailab schema tenant list")
+def schema(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Of what this command prints with --json, instead of lab files."),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of lab files, or of a command's JSON."""
+    if not command:
+        typer.echo(schema_text(), nl=False)
+        return
+    name = " ".join(command)
+    if name not in DOCUMENTS:
+        raise SpecError(f"no command {name!r} has --json", evidence=list(DOCUMENTS), fix="name one of these commands")
+    typer.echo(json.dumps(json_schema(name), indent=1))

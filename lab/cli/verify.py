@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,18 @@ from lab.ui.lab import render_abandoned
 from lab.ui.verify import render_verify
 
 app = command_app()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A report, and what killed test runs left."""
+
+    report: InvariantReport
+    removed: tuple[Abandoned, ...]
+    abandoned: tuple[Abandoned, ...]
+
+    JSON = "*report removed abandoned"
+
 
 Seconds = Annotated[
     float, typer.Option("--for", min=0, metavar="SECONDS", help="Watch for this long. Default: check once.")
@@ -69,7 +82,7 @@ def verify(
         report = judge(scopes, seconds=seconds, until_quiet=until_quiet, settling=settling)
     error = _error(report, title)
     if as_json:
-        print_json({**report.as_json(), "removed": removed, "abandoned": unknown})
+        print_json(Verification(report, removed, unknown))
         if error is not None:
             raise typer.Exit(error.exit_code)
         return

@@ -112,7 +112,7 @@ def fairness(pods: Sequence[PodRun], end: float) -> Fairness:
             held[pod.queue] += pod.gpus * max(0.0, until - pod.scheduled)
     squares = sum(x * x for x in held.values())
     jain = round(sum(held.values()) ** 2 / (len(held) * squares), 4) if squares else None
-    return Fairness(tuple((queue, round(x, 3)) for queue, x in sorted(held.items())), jain)
+    return Fairness({queue: round(x, 3) for queue, x in sorted(held.items())}, jain)
 
 
 def packing(mine: Sequence[tuple[Holder, Gpu | None]], lanes: Mapping[str, str]) -> Packing:

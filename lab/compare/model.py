@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 Letter = Literal["a", "b"]
 
@@ -89,8 +89,7 @@ class PodRun:
         """Seconds from creation to phase Running."""
         return None if self.running is None else round(self.running - self.created, 3)
 
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "seconds_to_scheduled": self.to_scheduled, "seconds_to_running": self.to_running}
+    JSON = "* seconds_to_scheduled=to_scheduled seconds_to_running=to_running"
 
 
 @dataclass(frozen=True)
@@ -133,17 +132,29 @@ class Packing:
         """``stranded`` divided by ``touched``: 0 if every GPU that it uses is full."""
         return round(self.stranded / self.touched, 4) if self.touched else 0.0
 
-    def as_json(self) -> dict[str, Any]:
-        derived = ("touched", "least", "stranded", "fragmentation")
-        return {**vars(self), **{name: getattr(self, name) for name in derived}}
+    JSON = "* touched least stranded fragmentation"
 
 
 @dataclass(frozen=True)
 class Fairness:
     """GPU-seconds by queue, and Jain's index; see ``lab.compare.measure.fairness``."""
 
-    gpu_seconds: tuple[tuple[str, float], ...]
+    gpu_seconds: Mapping[str, float]
     jain: float | None
+
+
+class EvictedLane(TypedDict):
+    """A lane, and KAI's action."""
+
+    pod: str
+    by: str
+
+
+class PendingLane(TypedDict):
+    """A lane, and why its pod is pending."""
+
+    pod: str
+    why: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -174,21 +185,18 @@ class Run:
     def pending(self) -> tuple[PodRun, ...]:
         return tuple(pod for pod in self.pods if pod.state == "pending")
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "side": self.letter,
-            "round": self.number,
-            "order": self.order,
-            "seconds": round(self.seconds, 3),
-            "settled": self.settled,
-            "starts": self.starts,
-            "pods": self.pods,
-            "packing": self.packing,
-            "evictions": [{"pod": pod.lane, "by": pod.evicted} for pod in self.evictions],
-            "pending": [{"pod": pod.lane, "why": pod.why} for pod in self.pending],
-            "fairness": {"jain": self.fairness.jain, "gpu_seconds": dict(self.fairness.gpu_seconds)},
-            "notes": self.notes,
-        }
+    @property
+    def evicted_pods(self) -> tuple[EvictedLane, ...]:
+        return tuple({"pod": pod.lane, "by": pod.evicted} for pod in self.evictions)
+
+    @property
+    def pending_pods(self) -> tuple[PendingLane, ...]:
+        return tuple({"pod": pod.lane, "why": pod.why} for pod in self.pending)
+
+    JSON = (
+        "side=letter round=number order seconds settled starts pods packing evictions=evicted_pods "
+        "pending=pending_pods fairness notes"
+    )
 
 
 @dataclass(frozen=True)
@@ -202,6 +210,17 @@ class Difference:
     """Key and normalized value in A, or a description of the PodGroups; empty if only B has it."""
     b: str
     lanes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SideFigures:
+    """A tenant with its times over all rounds."""
+
+    side: Side
+    seconds_to_scheduled: Spread
+    seconds_to_running: Spread
+
+    JSON = "*side seconds_to_scheduled seconds_to_running"
 
 
 @dataclass(frozen=True)
@@ -245,22 +264,11 @@ class Comparison:
         """Seconds to phase Running over all rounds, of the pods that reached it."""
         return Spread.of(p.to_running for r in self.of(letter) for p in r.pods if p.to_running is not None)
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def by_letter(self) -> Mapping[str, SideFigures]:
         return {
-            "lab": self.lab,
-            "clock": self.clock,
-            "order": self.order,
-            "rounds": self.rounds,
-            "at_once": self.at_once,
-            "notes": self.notes,
-            "sides": {
-                side.letter: {
-                    **vars(side),
-                    "seconds_to_scheduled": self.scheduled(side.letter),
-                    "seconds_to_running": self.running(side.letter),
-                }
-                for side in self.sides
-            },
-            "runs": self.runs,
-            "differences": self.differences,
+            side.letter: SideFigures(side, self.scheduled(side.letter), self.running(side.letter))
+            for side in self.sides
         }
+
+    JSON = "lab clock order rounds at_once notes sides=by_letter runs differences"

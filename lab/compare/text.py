@@ -104,7 +104,7 @@ def _used(run: Run) -> str:
 
 
 def _fairness(run: Run) -> str:
-    held = ", ".join(f"{queue} {seconds:g}" for queue, seconds in run.fairness.gpu_seconds)
+    held = ", ".join(f"{queue} {seconds:g}" for queue, seconds in run.fairness.gpu_seconds.items())
     return NONE if run.fairness.jain is None else f"{run.fairness.jain:.3f} ({held})"
 
 

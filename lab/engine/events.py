@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,8 +14,12 @@ class Event:
 
     at: float = field(default=0.0, kw_only=True)
 
-    def as_json(self) -> dict[str, Any]:
-        return {"event": type(self).__name__, **vars(self)}
+    JSON = "event *"
+
+    @property
+    def event(self) -> str:
+        """Name of its class."""
+        return type(self).__name__
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Stopwatch:
     def note(self, name: str, detail: str = "", *, reached: bool = True) -> None:
         """A milestone is reached now; or, if not ``reached``, never, for the reason in ``detail``."""
         with self._lock:
-            seconds = self._clock() - self._start if reached else None
+            seconds = round(self._clock() - self._start, 3) if reached else None
             self._noted.setdefault(name, Milestone(name, seconds, detail))
 
     @property

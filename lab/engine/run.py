@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from lab.engine.events import Bus, RunFinished, RunStarted, StepFinished, StepStarted
 from lab.engine.step import Observed, State, Step
@@ -34,8 +34,7 @@ class StepRecord:
     detail: str = ""
     began: float = 0.0
 
-    def as_json(self) -> dict[str, Any]:
-        return {"step": self.step, "outcome": self.outcome, "seconds": round(self.seconds, 2)}
+    JSON = "step outcome seconds"
 
 
 @dataclass
@@ -242,7 +241,7 @@ class Engine(Generic[C]):
 
         def finish(step: str, outcome: str, detail: str = "") -> None:
             start = began.get(step, self.clock())
-            seconds = self.clock() - start
+            seconds = round(self.clock() - start, 3)
             record.steps.append(StepRecord(step, outcome, seconds, detail, start - started))
             if not quiet:
                 self.bus.emit(StepFinished(step, outcome, seconds, detail))
@@ -281,7 +280,7 @@ class Engine(Generic[C]):
                         finish(step_id, outcome, detail)
         # a cancel after the last step stopped nothing
         record.cancelled = self.cancel.is_set() and (bool(todo) or any(s.outcome == "cancelled" for s in record.steps))
-        record.seconds = self.clock() - started
+        record.seconds = round(self.clock() - started, 3)
         if not quiet:
             self.bus.emit(RunFinished(record.ok, record.seconds, record.changed))
         return record

@@ -41,6 +41,17 @@ class Observed:
 
 
 @dataclass(frozen=True)
+class ObservedStep:
+    """A step with its state."""
+
+    id: str
+    title: str
+    seen: Observed
+
+    JSON = "id title *seen"
+
+
+@dataclass(frozen=True)
 class Effect:
     """A change that a step makes, for ``kailab plan``; ``where`` is host, lab, node or cluster."""
 

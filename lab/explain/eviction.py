@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from lab.explain.eviction_verdict import EvictorQueues, verdict
+from lab.explain.eviction_verdict import EvictorQueues, Required, verdict
 from lab.explain.lookup import no_such
 from lab.explain.owners import Ref, owners
 from lab.findings import Finding
@@ -65,8 +64,8 @@ class EvictionExplanation:
     """The newest first."""
     findings: tuple[Finding, ...]
     """One for each eviction, then those about lost events."""
-    required: tuple[str, ...]
-    """``yes``, ``no`` or ``unknown`` for each eviction: whether KAI's rules required it."""
+    required: tuple[Required, ...]
+    """For each eviction: whether KAI's rules required it."""
     counted: Mapping[str, int]
     """``namespace/PodGroup action`` → evicted pods by the scheduler's counter, since the scheduler started."""
     metrics: bool
@@ -77,9 +76,7 @@ class EvictionExplanation:
         """Whether an eviction was found, or the metrics prove that there was none."""
         return bool(self.findings) or self.metrics
 
-    def as_json(self) -> dict[str, Any]:
-        names = ("subject", "evictions", "findings", "required", "counted", "metrics")
-        return {name: getattr(self, name) for name in names}
+    JSON = "subject evictions findings required counted metrics"
 
 
 def explain_evictions(
@@ -247,7 +244,7 @@ def _concerns(one: Eviction, subject: Ref, groups: Iterable[Ref]) -> bool:
     return one.group in groups or one.group == subject or one.workload == subject.title
 
 
-def _judged(snapshot: ClusterSnapshot, one: Eviction) -> tuple[Finding, str]:
+def _judged(snapshot: ClusterSnapshot, one: Eviction) -> tuple[Finding, Required]:
     """Return what happened, with the evidence and whether KAI's rules required it."""
     queues = EvictorQueues.of(snapshot, one.group, one.evictor, one.messages)
     judgement = verdict(snapshot, one.action, one.group, queues)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from lab.explain.owners import Ref
 from lab.findings import Certainty
@@ -41,6 +42,10 @@ ACTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Actions of the scheduler that evict: title, and the rule by which they do."""
+
+
+Required = Literal["yes", "no", "unknown"]
+"""Whether KAI's rules required an eviction."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class EvictorQueues:
 class Verdict:
     """Whether KAI's rules required an eviction, and why."""
 
-    required: str
+    required: Required
     """``yes``, ``no`` or ``unknown``."""
     verb: str
     title: str

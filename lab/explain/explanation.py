@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from lab.findings import Certainty, Finding
 
@@ -64,6 +63,4 @@ class Explanation:
             lines.append(f"… and {len(self.findings) - most} more reasons: {command}")
         return lines
 
-    def as_json(self) -> dict[str, Any]:
-        names = ("kind", "namespace", "name", "side", "stage", "summary", "settled", "facts", "findings", "unread")
-        return {name: getattr(self, name) for name in names} | {"facts": self.facts or {}}
+    JSON = "kind namespace name side stage summary settled facts findings unread"

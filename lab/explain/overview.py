@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from lab.explain.diagnosis import explain
 from lab.explain.explanation import Explanation, PodStage
@@ -19,6 +19,39 @@ from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.kai_installation import KaiInstallation, installation
 from lab.snapshot.node_info import NodeInfo, node_infos
+
+
+class Available(TypedDict):
+    """Replicas of a Deployment."""
+
+    available: int
+    wanted: int
+
+
+class OverviewKai(TypedDict):
+    """The KAI of a cluster."""
+
+    version: str
+    components: dict[str, Available]
+
+
+class OverviewGpu(TypedDict):
+    """A shared GPU and its pods."""
+
+    gpu: str
+    free: float
+    pods: Sequence[str]
+
+
+class OverviewNode(TypedDict):
+    """A node and its GPUs."""
+
+    name: str
+    ready: bool
+    cordoned: bool
+    gpus: int
+    gpusFree: float
+    shared: list[OverviewGpu]
 
 
 @dataclass(frozen=True)
@@ -49,32 +82,31 @@ class ClusterOverview:
                 lines.append(f"node {info.node.name}: {info.node.gpus} of {info.capacity_gpus} GPUs allocatable")
         return tuple(lines)
 
-    def as_json(self) -> dict[str, Any]:
-        components = self.kai.components.values() if self.kai else ()
+    @property
+    def kai_state(self) -> OverviewKai | None:
+        if self.kai is None:
+            return None
+        parts = self.kai.components.values()
         return {
-            "side": self.side,
-            "kai": self.kai
-            and {
-                "version": self.kai.version,
-                "components": {c.deployment: {"available": c.have, "wanted": c.want} for c in components},
-            },
-            "nodes": [
-                {
-                    "name": info.node.name,
-                    "ready": info.node.ready,
-                    "cordoned": info.node.unschedulable,
-                    "gpus": info.node.gpus,
-                    "gpusFree": info.gpus_free,
-                    "shared": [{"gpu": g.name, "free": g.free, "pods": g.pod_keys} for g in info.shared],
-                }
-                for info in self.node_infos
-            ],
-            "queues": self.queues,
-            "pods": self.pods,
-            "troubles": self.troubles,
-            "unwell": self.unwell,
-            "reasons": self.reasons,
+            "version": self.kai.version,
+            "components": {part.deployment: {"available": part.have, "wanted": part.want} for part in parts},
         }
+
+    @property
+    def nodes(self) -> tuple[OverviewNode, ...]:
+        return tuple(
+            {
+                "name": info.node.name,
+                "ready": info.node.ready,
+                "cordoned": info.node.unschedulable,
+                "gpus": info.node.gpus,
+                "gpusFree": info.gpus_free,
+                "shared": [{"gpu": g.name, "free": g.free, "pods": g.pod_keys} for g in info.shared],
+            }
+            for info in self.node_infos
+        )
+
+    JSON = "side kai=kai_state nodes queues pods troubles unwell reasons"
 
 
 @dataclass(frozen=True)
@@ -87,8 +119,7 @@ class Overview:
     def well(self) -> bool:
         return not any(side.unwell or side.troubles for side in self.sides)
 
-    def as_json(self) -> dict[str, Any]:
-        return {"well": self.well, "sides": self.sides}
+    JSON = "well sides"
 
 
 def overview_of(lab: LabSnapshot) -> Overview:

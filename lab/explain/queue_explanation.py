@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lab.explain.lookup import NoSuchPod
 from lab.fair_share import RESOURCES, QueueClaim, fair_shares
@@ -118,8 +117,7 @@ class QueueTree:
         """The requested queue, or all."""
         return tuple(queue for queue in self.queues if self.asked in ("", queue.name))
 
-    def as_json(self) -> dict[str, Any]:
-        return {"asked": self.asked, "total": self.total, "queues": self.explained, "dropped": self.dropped}
+    JSON = "asked total queues=explained dropped"
 
 
 def explain_queues(snapshot: ClusterSnapshot, name: str = "") -> QueueTree:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
@@ -47,8 +46,7 @@ class PodRule(Rule[[PodContext]]):
             for one in super().apply(ctx)
         )
 
-    def as_json(self) -> dict[str, Any]:
-        return {**super().as_json(), "stages": self.stages}
+    JSON = f"{Rule.JSON} stages"
 
 
 RULES: Registry[PodRule] = Registry("explain")

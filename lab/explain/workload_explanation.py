@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from lab.explain.component_messages import of_event
 from lab.explain.diagnosis import explain
@@ -33,6 +33,14 @@ _WORST = (
 _MESSAGES = 4
 
 
+class FindingInShort(TypedDict):
+    """A finding without its evidence."""
+
+    rule: str
+    what: str
+    next: str
+
+
 @dataclass(frozen=True)
 class SameReason:
     """Pods in the same stage for the same reasons; the first is explained."""
@@ -52,15 +60,12 @@ class SameReason:
         more = f" and {len(self.workloads) - 1} more" if len(self.workloads) > 1 else ""
         return f"{self.workloads[0]}{more} ({count(len(self.pods), self.first.kind.lower())})"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the reasons without their evidence, which belongs to the first pod."""
-        return {
-            "workloads": self.workloads,
-            "pods": self.pods,
-            "stage": self.first.stage,
-            "summary": self.first.summary,
-            "findings": [{"rule": f.rule, "what": f.what, "next": f.next} for f in self.first.findings],
-        }
+    @property
+    def findings(self) -> tuple[FindingInShort, ...]:
+        """Those of the first pod, whose evidence is not that of the others."""
+        return tuple({"rule": one.rule, "what": one.what, "next": one.next} for one in self.first.findings)
+
+    JSON = "workloads pods stage=first.stage summary=first.summary findings"
 
 
 @dataclass(frozen=True)
@@ -111,10 +116,7 @@ class WorkloadExplanation:
             else ("wants no pods" if self.idle else "no pods")
         )
 
-    def as_json(self) -> dict[str, Any]:
-        names = ("kind", "namespace", "name", "side", "stage", "summary", "settled", "facts", "findings", "unread")
-        more = ("owners", "pods", "reasons", "messages")
-        return {name: getattr(self, name) for name in (*names, *more)}
+    JSON = "kind namespace name side stage summary settled facts findings unread owners pods reasons messages"
 
 
 def grouped(snapshot: ClusterSnapshot, explanations: Iterable[Explanation]) -> tuple[SameReason, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 Severity = Literal["error", "warning", "note", "ok", "skipped"]
 """error: does not work; warning: may not work; note: for information; skipped: the check does not apply."""
@@ -55,10 +55,12 @@ class Finding:
     at: tuple[str | int, ...] = ()
     """Path of the value in the object, located by ``file`` and ``line``."""
 
-    def as_json(self) -> dict[str, Any]:
-        always = ("rule", "severity", "subject", "title", "what", "evidence", "next", "source", "certainty")
-        names = [*always, *(f.name for f in fields(Finding) if f.name not in always and getattr(self, f.name))]
-        data = {name: getattr(self, name) for name in names}
-        if self.at:
-            data["field"] = ".".join(map(str, data.pop("at")))
-        return data
+    @property
+    def place(self) -> str:
+        """``at`` as text: ``spec.containers.0.image``."""
+        return ".".join(map(str, self.at))
+
+    JSON: ClassVar = (
+        "rule severity subject title what evidence next source certainty read_only? side? fix_id? file? line? "
+        "field=place?"
+    )

@@ -70,9 +70,7 @@ class PatternRule:
             source=self.source,
         )
 
-    def as_json(self) -> dict[str, Any]:
-        names = ("id", "title", "source", "general", "streams", "patterns", "what", "next", "proof")
-        return {name: getattr(self, name) for name in names} | {"patterns": [p.pattern for p in self.patterns]}
+    JSON = "id title source general streams patterns what next proof"
 
 
 _KEYS = frozenset(field.name for field in fields(PatternRule)) - {"id"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
 from lab.errors import LabError
 from lab.findings.finding import Finding
@@ -47,9 +47,7 @@ class Rule(Generic[P]):
             for finding in ((found,) if isinstance(found, Finding) else found)
         )
 
-    def as_json(self) -> dict[str, Any]:
-        names = ("id", "title", "source", "general", "read_only")
-        return {name: getattr(self, name) for name in names}
+    JSON: ClassVar = "id title source general read_only"
 
 
 def title_of(find: Callable[..., object]) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from lab import paths
 from lab.errors import CommandFailed
@@ -121,8 +120,11 @@ class HostFacts:
         running = {engine.name: engine for engine in self.engines if engine.running}
         return next((running[name] for name in names if name in running), None)
 
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "go": ".".join(map(str, self.go)) if self.go else None}
+    @property
+    def go_version(self) -> str | None:
+        return ".".join(map(str, self.go)) if self.go else None
+
+    JSON = "* go=go_version"
 
 
 def gather(run: Runner, machine: Machine | None = None, tools: Iterable[str] = TOOLS) -> HostFacts:

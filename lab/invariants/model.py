@@ -34,8 +34,7 @@ class Invariant(Rule[[ClusterState]]):
     defects: tuple[str, ...] = ()
     """Known defects of KAI that break it, by their ids in lab/kai/defects.toml."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {**super().as_json(), "grace": self.grace, "why_grace": self.why_grace}
+    JSON = f"{Rule.JSON} grace why_grace"
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ class Violation(Finding):
         when = f"at {self.since:%H:%M:%S}" + (f" for more than {lasted:.0f} s" if lasted >= 1 else "")
         return [f"{self.rule}{where} {when}: {self.what}", *(f"  {line}" for line in self.evidence)]
 
-    def as_json(self) -> dict[str, Any]:
-        return {**super().as_json(), "since": self.since, "reported": self.reported, "defect": self.defect}
+    JSON = f"{Finding.JSON} since reported defect"
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Violation:

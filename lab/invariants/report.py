@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from lab.errors import InvariantBroken
 from lab.findings import Finding
@@ -39,15 +39,7 @@ class InvariantResult:
             return "broken"
         return "not judged" if self.why else "held"
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **self.invariant.as_json(),
-            "side": self.side,
-            "state": self.state,
-            "why": self.why,
-            "findings": self.violations,
-            "within_grace": self.waiting,
-        }
+    JSON = "*invariant side state why findings=violations within_grace=waiting"
 
 
 @dataclass(frozen=True)
@@ -83,16 +75,7 @@ class InvariantReport:
             if result.why and result.why != NO_TENANTS and not result.why.endswith(ABSENT)
         )
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "ok": self.ok,
-            "at": self.at,
-            "seconds": round(self.seconds, 3),
-            "invariants": self.results,
-            "gaps": self.gaps,
-            "unread": self.unread,
-            "quiet": self.quiet,
-        }
+    JSON = "ok at seconds invariants=results gaps unread quiet"
 
     def error(self) -> InvariantBroken:
         names = sorted({violation.rule for violation in self.violations})

@@ -151,7 +151,7 @@ class Watcher:
                 waiting = tuple(p.breach for p in one.tracker.waiting() if p.invariant is invariant)
                 results.append(InvariantResult(invariant, side, violations, one.not_evaluated(invariant), waiting))
         gaps = tuple(gap for one in self.evaluators.values() for gap in one.gaps)
-        return InvariantReport(datetime.now(UTC), self.seconds, tuple(results), gaps)
+        return InvariantReport(datetime.now(UTC), round(self.seconds, 3), tuple(results), gaps)
 
     def _take(self, seconds: float) -> bool:
         """Handle one event; whether there was one."""

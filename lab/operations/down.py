@@ -122,7 +122,7 @@ def down(
             fix=f"run kailab down --name {name} again; kailab doctor lists what remains",
         )
     undone = _undo_host(session) if host else ()
-    return DownReport(name, time.monotonic() - began, tuple(kept), undone, tuple(_host_changes()))
+    return DownReport(name, round(time.monotonic() - began, 3), tuple(kept), undone, tuple(_host_changes()))
 
 
 def _undo_killed(session: Session) -> list[str]:

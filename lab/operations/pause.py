@@ -23,7 +23,7 @@ def pause(lab: Lab) -> PauseReport:
         count = freeze(lab.context("pause"))
     if not count:
         raise NoLab(f"no node of lab {lab.spec.name!r} runs", fix="kailab up")
-    return PauseReport(lab.spec.name, paused=True, nodes=count, seconds=time.monotonic() - began)
+    return PauseReport(lab.spec.name, paused=True, nodes=count, seconds=round(time.monotonic() - began, 3))
 
 
 def resume(lab: Lab) -> PauseReport:
@@ -37,7 +37,7 @@ def resume(lab: Lab) -> PauseReport:
     began = time.monotonic()
     with lab.session.locked():
         count = thaw(lab.context("resume"))
-    return PauseReport(lab.spec.name, paused=False, nodes=count, seconds=time.monotonic() - began)
+    return PauseReport(lab.spec.name, paused=False, nodes=count, seconds=round(time.monotonic() - began, 3))
 
 
 def _refuse_existing(lab: Lab) -> None:

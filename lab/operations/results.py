@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lab.engine.run import RunRecord
-from lab.engine.step import Observed, State
+from lab.engine.step import Observed, ObservedStep, State
 from lab.findings import Finding
 from lab.operations.abandoned import Abandoned
-from lab.operations.planning import Plan
+from lab.operations.planning import Plan, PlannedStep
 from lab.operations.preview import Preview
 from lab.operations.ways import Ways
 
@@ -28,13 +27,14 @@ class PlanReport:
     preview: Preview | None = None
     """Of an existing cluster."""
 
-    def as_json(self) -> dict[str, Any]:
-        data = self.plan.as_json()
-        for step in data["steps"]:
-            seen = self.seen.get(step["id"])
-            step |= vars(seen) if seen else {"state": "unknown", "detail": "", "diff": []}
-        more = {"doctor": self.findings, "builds": self.ways.builds, "existing": self.preview}
-        return {**data, "estimate_seconds": self.estimate, **more}
+    @property
+    def steps(self) -> tuple[PlannedStep, ...]:
+        return tuple(replace(step, seen=self.seen.get(step.id)) for step in self.plan.planned)
+
+    JSON = (
+        "lab=plan.spec.name facts=plan.facts notices=plan.notices steps supply=plan.choices missing=plan.missing_items "
+        "estimate_seconds=estimate doctor=findings builds=ways.builds existing=preview"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,19 @@ class UpReport:
     kubeconfig: Path
     tenants: Mapping[str, Path]
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "lab": self.name,
-            "ok": self.record.ok,
-            "changed": self.record.changed,
-            "seconds": round(self.record.seconds, 2),
-            "facts": self.facts,
-            "notices": self.notices,
-            "kubeconfig": self.kubeconfig,
-            "tenants": self.tenants,
-            "steps": self.record.steps,
-        }
+    JSON = (
+        "lab=name ok=record.ok changed=record.changed seconds=record.seconds facts notices kubeconfig tenants "
+        "steps=record.steps"
+    )
 
 
 @dataclass(frozen=True)
 class StatusReport:
-    """Result of ``kailab status``; a step is its id, title and state."""
+    """Result of ``kailab status``."""
 
     name: str
     facts: Mapping[str, str]
-    steps: tuple[tuple[str, str, Observed], ...]
+    steps: tuple[ObservedStep, ...]
     notices: tuple[str, ...]
     tenants: Mapping[str, Path]
     kubeconfig: Path
@@ -77,19 +69,9 @@ class StatusReport:
 
     @property
     def ok(self) -> bool:
-        return all(seen.state is State.READY for _, _, seen in self.steps)
+        return all(step.seen.state is State.READY for step in self.steps)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "lab": self.name,
-            "ok": self.ok,
-            "facts": self.facts,
-            "notices": self.notices,
-            "kubeconfig": self.kubeconfig,
-            "tenants": self.tenants,
-            "steps": [{"id": step, "title": title, **vars(seen)} for step, title, seen in self.steps],
-            "abandoned": self.abandoned,
-        }
+    JSON = "lab=name ok facts notices kubeconfig tenants steps abandoned"
 
 
 @dataclass(frozen=True)
@@ -101,8 +83,7 @@ class PauseReport:
     nodes: int
     seconds: float
 
-    def as_json(self) -> dict[str, Any]:
-        return {"lab": self.name, "paused": self.paused, "nodes": self.nodes, "seconds": round(self.seconds, 2)}
+    JSON = "lab=name paused nodes seconds"
 
 
 @dataclass(frozen=True)
@@ -114,13 +95,7 @@ class DownReport:
     kept: tuple[str, ...]
     host_undone: tuple[str, ...]
     host_changes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """With something left, down raises Leftovers."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "lab": self.name,
-            "seconds": round(self.seconds, 2),
-            "kept": self.kept,
-            "left": (),  # with something left, down raises Leftovers
-            "host_undone": self.host_undone,
-            "host_changes": self.host_changes,
-        }
+    JSON = "lab=name seconds kept left host_undone host_changes"

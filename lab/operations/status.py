@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from lab.engine.step import ObservedStep
 from lab.operations.abandoned import abandoned
 from lab.operations.engine import observe
 from lab.operations.planning import cluster_steps, no_kai_notice
@@ -23,7 +24,7 @@ def status(lab: Lab) -> StatusReport:
     with ThreadPoolExecutor(1) as pool:
         left = pool.submit(abandoned, lab)
         seen = observe(lab, shown, partial=True)
-    steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
+    steps = tuple(ObservedStep(step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
     notices = no_kai_notice(spec, lab.kai_reason)
     return StatusReport(spec.name, lab.session.facts, steps, notices, tenants, lab.paths.kubeconfig, left.result())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from lab.fair_share import RESOURCES, UNLIMITED
 from lab.kai.names import GPU_RESOURCE
@@ -36,6 +37,9 @@ class EvictedPod:
     """The node on which KAI starts it again; empty if it must wait."""
 
 
+Runs = Literal["now", "after-evictions", "after-deletions", "no"]
+
+
 @dataclass(frozen=True)
 class Answer:
     """Whether one workload would run."""
@@ -43,7 +47,7 @@ class Answer:
     workload: str
     file: str
     queue: str
-    verdict: str
+    verdict: Runs
     """now, after-evictions, after-deletions (once pods that are being deleted are gone), or no."""
     action: str
     """KAI's action that places it: allocate, consolidation, reclaim or preempt; empty if none does."""
@@ -89,7 +93,7 @@ def _answer(world: World, before: tuple[Job, ...], workload: Workload) -> Answer
     evictions = tuple(EvictedPod(move.task.id, job.title, job.queue, move.node, move.to) for move, job in moved)
     runs = all(outcome.action for outcome in done)
     later = any(not outcome.now for outcome in done)
-    verdict = "no" if not runs else "after-evictions" if evictions else "after-deletions" if later else "now"
+    verdict: Runs = "no" if not runs else "after-evictions" if evictions else "after-deletions" if later else "now"
     whole = sum(placed.values()) == workload.tasks
     return Answer(
         workload.title,

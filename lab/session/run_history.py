@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.engine.run import RunRecord
+from lab.serialization import to_json
 
 _KEPT = 20
 """Records of each lab."""
@@ -25,7 +26,7 @@ def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | N
         "ok": record.ok,
         "seconds": round(record.seconds, 2),
         "facts": facts,
-        "steps": [{**step.as_json(), "detail": step.detail, "began": round(step.began, 2)} for step in record.steps],
+        "steps": [{**to_json(step), "detail": step.detail, "began": round(step.began, 2)} for step in record.steps],
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

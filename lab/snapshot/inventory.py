@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final, Literal
 
 from lab.errors import ApiFailed
 from lab.kube import OWNER_LABEL, Cluster
@@ -34,7 +35,9 @@ from lab.snapshot.installed_software import (
 PRODUCTION = "kailab.dev/production"
 """Annotation on namespace kube-system by which an administrator marks a cluster; any value but ``false``."""
 
-FORBIDDEN, NOT_SERVED = "forbidden", "not served"
+FORBIDDEN: Final = "forbidden"
+NOT_SERVED: Final = "not served"
+Unread = Literal["", "forbidden", "not served"]
 
 _CLUSTER_POLICY = "ClusterPolicy.nvidia.com"
 _KINDS = (
@@ -117,7 +120,7 @@ class Inventory:
     """Labs of kailab with objects in the cluster."""
     foreign: Mapping[str, int]
     """Namespace → pods that run there, without Kubernetes' own, DaemonSets', KAI's and labs'."""
-    unreadable: Mapping[str, str]
+    unreadable: Mapping[str, Unread]
     """Kind → why it was not read: ``forbidden``, or ``not served`` if the cluster does not have the kind."""
 
     @property
@@ -198,7 +201,7 @@ def queue_tree(queues: Iterable[Obj]) -> tuple[QueueNode, ...]:
     return tuple(node(name) for name in [*roots, *sorted(views)] if name not in seen)
 
 
-def _read(cluster: Cluster, kind: str) -> tuple[tuple[Obj, ...], str]:
+def _read(cluster: Cluster, kind: str) -> tuple[tuple[Obj, ...], Unread]:
     """The objects of a kind, and why they could not be read."""
     try:
         items, version = cluster.calls.collection(cluster.kinds.named(kind), None, {})

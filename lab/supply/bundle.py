@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from lab import sums
 from lab.errors import LabError
@@ -140,8 +139,11 @@ class Bundle:
         wrong = [wrong for entry in self.entries if (wrong := self.check(entry))]
         return wrong + [f"{ascii(file)[1:-1]}: not in the manifest" for file in present if file not in listed]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, "created": self.created, "entries": self.entries}
+    @property
+    def schema(self) -> int:
+        return SCHEMA
+
+    JSON = "schema created entries"
 
 
 def create(out: Path, items: Iterable[tuple[Item, str, Path]]) -> Bundle:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from lab.supply import download, registry
@@ -38,10 +37,7 @@ class Choice:
     def available(self) -> bool:
         return self.source != "none"
 
-    def as_json(self) -> dict[str, Any]:
-        shown = {"source": self.source, "where": self.where, "why": self.why, "fix": self.fix}
-        more = {"verified": self.verified, "size": self.size}
-        return {**vars(self.item), **shown, **{key: value for key, value in more.items() if value}}
+    JSON = "*item source where why fix verified? size?"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import IO
 
@@ -13,11 +14,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from lab.gpu.map.diff import changes
-from lab.gpu.map.model import GpuMap
+from lab.gpu.map.diff import GpuChange, changes
+from lab.gpu.map.model import GpuMap, GpuSummary
 from lab.gpu.map.text import summary_line
 from lab.gpu.map.watch import GpuFollow
-from lab.serialization import document, to_json
+from lab.serialization import document
 from lab.ui.gpus import GpuTable
 from lab.ui.terminal import Terminal
 
@@ -30,6 +31,27 @@ LOOK = 1.0
 _STYLES = {"waits": "yellow", "gone": "dim", "gpu": "bold yellow", "runs": "green"}
 
 Now = Callable[[], datetime]
+
+
+@dataclass(frozen=True)
+class GpuWatchStart:
+    """The first line: the map when the watch began."""
+
+    at: str
+    summary: GpuSummary
+    change: str = "start"
+
+    JSON = "at change *summary"
+
+
+@dataclass(frozen=True)
+class GpuWatchLine:
+    """A change."""
+
+    at: str
+    change: GpuChange
+
+    JSON = "at *change"
 
 
 def watch_gpus(maps: GpuFollow, title: str, *, as_json: bool = False, console: Console | None = None) -> None:
@@ -58,10 +80,10 @@ def write_changes(maps: GpuFollow, stream: IO[str], *, as_json: bool = False, no
             trouble = maps.trouble
             continue
         if before is None:
-            first = document({"at": after.at, "change": "start", **to_json(after)["summary"]})
+            first = document(GpuWatchStart(after.at, after.summary))
             _write(stream, json.dumps(first) if as_json else f"{now():%H:%M:%S} {summary_line(after)}")
         for change in changes(before or GpuMap(after.at), after):
-            line = document({"at": after.at, **to_json(change)})
+            line = document(GpuWatchLine(after.at, change))
             _write(stream, json.dumps(line) if as_json else f"{now():%H:%M:%S} {terminal.clean(change.text)}")
 
 

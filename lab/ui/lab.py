@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.engine.step import Effect, Observed
+from lab.engine.step import Effect, ObservedStep
 from lab.errors import LabError
 from lab.objects.redact import redact_text
 from lab.operations.abandoned import Abandoned, in_words
@@ -75,7 +75,7 @@ def render_up(report: UpReport, console: Console | None = None) -> None:
 def render_status(report: StatusReport, console: Console | None = None) -> None:
     """The state of each step of the lab."""
     page = TextWriter(console)
-    ready = sum(seen.state.value == "ready" for _, _, seen in report.steps)
+    ready = sum(step.seen.state.value == "ready" for step in report.steps)
     page.line(
         (f"Lab {report.name} is ready", "bold green") if report.ok else (f"Lab {report.name} is not ready", "bold red"),
         f"  {ready} of {count(len(report.steps), 'step')} ready",
@@ -117,16 +117,16 @@ def write_abandoned(page: TextWriter, found: Sequence[Abandoned], title: str, no
         page.items(in_words(found), page.sign("warn"), limit=20)
 
 
-def write_steps(page: TextWriter, steps: Sequence[tuple[str, str, Observed]], indent: int = 1) -> None:
+def write_steps(page: TextWriter, steps: Sequence[ObservedStep], indent: int = 1) -> None:
     """Write each step with its state, detail and diff."""
-    width = max((len(title) for _, title, _ in steps), default=0)
-    for _, title, seen in steps:
-        state = seen.state.value
+    width = max((len(step.title) for step in steps), default=0)
+    for step in steps:
+        seen, state = step.seen, step.seen.state.value
         sign = {"ready": "ok", "absent": "fail", "drifted": "warn"}[state]
         style = {"ready": "green", "absent": "red", "drifted": "yellow"}[state]
         detail = (seen.detail, "dim" if state == "ready" else "")
         glyph = page.terminal.glyph(sign)
-        page.columns([[(glyph, style), f"{title:<{width}}", (f"{state:<7}", style), detail]], indent)
+        page.columns([[(glyph, style), f"{step.title:<{width}}", (f"{state:<7}", style), detail]], indent)
         for line in seen.diff:
             page.line((line, "yellow"), indent=indent + 4)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.invariants import Violation, Watcher
 from lab.invariants.known_defects import Cause, cause_of
+from lab.serialization import to_json
 from lab.version import VERSION
 from lab.watch.api_load import CountedTransport
 from lab.watch.log import JsonLog
@@ -84,7 +85,7 @@ class Exporter:
     def violation(self, violation: Violation) -> None:
         """Count and log a new violation."""
         self.metrics.add("kailab_invariant_violations_total", 1, violation.rule)
-        self._log("violation", **violation.as_json(), **self._cause(violation))
+        self._log("violation", **to_json(violation), **self._cause(violation))
 
     def bound(self, queue: str, seconds: float) -> None:
         """Record that a canary pod was bound."""

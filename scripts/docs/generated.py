@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+from lab.cli.documents import DOCUMENTS, json_schema
 from lab.config import schema_text
 from scripts.docs.command_pages import command_pages
 from scripts.docs.kai_pages import kai_pages
@@ -21,10 +23,12 @@ _INTO_DOCS = re.compile(r"\]\(docs/")
 
 
 def generated() -> dict[str, str]:
-    """Generated files by path: pages, the schema of lab files, and pages from the top of the repository."""
+    """Generated files by path: pages, JSON Schemas, and pages from the top of the repository."""
     texts = {path: (ROOT / name).read_text(encoding="utf-8") for path, name in _TOP.items()}
     log = collected(texts["changelog.md"], fragments(ROOT / "changes"), "Next release", "not yet")
     texts["changelog.md"] = log.replace(f"{UNRELEASED}\n\n", "", 1)
     copies = {path: _INTO_DOCS.sub("](", text) for path, text in texts.items()}
     pages = rule_pages() | kai_pages() | command_pages() | lab_file_page() | suite_page()
-    return {**pages, **copies, "lab.schema.json": schema_text()}
+    schemas = {f"reference/schemas/{'-'.join(name.split())}.json": json_schema(name) for name in DOCUMENTS}
+    documents = {path: json.dumps(schema, indent=1) for path, schema in schemas.items()}
+    return {**pages, **copies, **documents, "lab.schema.json": schema_text()}

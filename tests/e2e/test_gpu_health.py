@@ -117,7 +117,7 @@ def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
 ) -> None:
     node = min(gpu_nodes, key=lambda node: node.gpus)
     clinic.fail(node, 0)
-    steps = {step: seen for step, _, seen in status(lab).steps if step in ("gpu-nodes", "gpu-plugin")}
+    steps = {step.id: step.seen for step in status(lab).steps if step.id in ("gpu-nodes", "gpu-plugin")}
     assert {seen.state for seen in steps.values()} == {State.READY}  # nothing to repair
     assert f"{short_name(lab.spec.name, node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
     others = {other.name for other in gpu_nodes if other.name != node.name and other.gpus >= node.gpus}

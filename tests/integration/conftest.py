@@ -23,6 +23,7 @@ import pytest
 
 from lab.paths import cache_root
 from lab.tools.process import HostRunner, Result
+from tests.support import json_documents
 
 ROOT = Path(__file__).parents[2]
 UP_SECONDS = 900
@@ -137,6 +138,7 @@ class Cli:
         )
         if code is not None:
             assert done.returncode == code, f"kailab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        json_documents.check(words, done.stdout)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def _clear(self, words: Sequence[str]) -> None:

@@ -29,8 +29,7 @@ class Renamed:
     name: str
     inner: Inner
 
-    def as_json(self) -> dict[str, Any]:
-        return {"lab": self.name, "inner": self.inner}
+    JSON = "lab=name inner"
 
 
 @dataclass
@@ -54,7 +53,7 @@ def test_values_and_dataclasses_become_plain_data() -> None:
     ]
 
 
-def test_as_json_of_a_class_is_used() -> None:
+def test_keys_that_a_class_lists_are_used() -> None:
     assert to_json({"x": Renamed("demo", Inner(Path("y")))})["x"] == {
         "lab": "demo",
         "inner": {"path": "y", "colours": ["a", "b"]},

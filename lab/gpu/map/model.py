@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from lab.snapshot.pod_info import PodInfo
 from lab.text import count
@@ -162,22 +162,10 @@ class Gpu:
             return GpuState.SHARED if self.holders or self.reservations else GpuState.FREE
         return GpuState.WHOLE if self.holders else GpuState.FREE
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "index": self.index,
-            "uuid": self.uuid,
-            "model": self.model,
-            "memory_mib": self.memory,
-            "state": self.state,
-            "used": self.used,
-            "free": self.free,
-            "offered": self.offered,
-            "trouble": self.trouble,
-            "reservations": self.reservations,
-            "reserved_by": self.reserved_by,
-            "gpu_group": self.group,
-            "pods": self.holders,
-        }
+    JSON = (
+        "index uuid model memory_mib=memory state used free offered trouble reservations reserved_by "
+        "gpu_group=group pods=holders"
+    )
 
 
 @dataclass(frozen=True)
@@ -211,8 +199,22 @@ class NodeGpus:
         shares = sorted((gpu.free for gpu in self.gpus), reverse=True)
         return max(shares[len(self.unplaced) + self.withheld :], default=0.0)
 
-    def as_json(self) -> dict[str, Any]:
-        return {"memory_mib" if name == "memory" else name: value for name, value in vars(self).items()}
+    JSON = "name ready cordoned model memory_mib=memory capacity allocatable gpus unplaced withheld tenant"
+
+
+class GpuSummary(TypedDict):
+    """Numbers of nodes, of GPUs by state and of waiting pods, and the largest share of one GPU that a pod could get."""
+
+    nodes: int
+    nodes_without_gpus: int
+    gpus: int
+    free: int
+    shared: int
+    whole: int
+    over: int
+    unhealthy: int
+    largest_free_share: float
+    waiting: int
 
 
 @dataclass(frozen=True)
@@ -251,13 +253,19 @@ class GpuMap:
         """The largest share of one GPU that a pod could get."""
         return max((node.free for node in self.nodes), default=0.0)
 
-    def as_json(self) -> dict[str, Any]:
-        summary = {
+    @property
+    def summary(self) -> GpuSummary:
+        return {
             "nodes": len(self.nodes),
             "nodes_without_gpus": self.others,
             "gpus": len(self.gpus),
-            **{state.name.lower(): self.count(state) for state in GpuState},
+            "free": self.count(GpuState.FREE),
+            "shared": self.count(GpuState.SHARED),
+            "whole": self.count(GpuState.WHOLE),
+            "over": self.count(GpuState.OVER),
+            "unhealthy": self.count(GpuState.UNHEALTHY),
             "largest_free_share": self.largest_free,
             "waiting": len(self.waiting),
         }
-        return {"at": self.at, "summary": summary, "nodes": self.nodes, "waiting": self.waiting, "notes": self.notes}
+
+    JSON = "at summary nodes waiting notes"

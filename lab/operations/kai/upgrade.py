@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from lab.engine.events import Notice
 from lab.operations.kai import rehearse
@@ -36,9 +36,7 @@ class KaiUpgrade:
         """Versions of the path after the one that failed."""
         return self.path[len(self.rehearsals) :]
 
-    def as_json(self) -> dict[str, Any]:
-        judged = {"verdict": self.verdict, "now": self.now, "not_reached": self.not_reached}
-        return {"path": self.path, **judged, "rehearsals": self.rehearsals}
+    JSON = "path verdict now not_reached rehearsals"
 
 
 def upgrade(lab: Lab, path: Sequence[str], *, suites: bool = True, keep: bool = False) -> KaiUpgrade:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.config import TenantSpec
 from lab.engine.run import RunRecord
-from lab.engine.step import Effect, Observed, State
+from lab.engine.step import Effect, ObservedStep, State
 from lab.tenants.removal.timeline import Removal
 
 
@@ -52,51 +51,33 @@ class TenantState:
         return "absent" if not self.there else "ready" if self.answers and not self.kai_missing else "not ready"
 
     @property
+    def kai_wanted(self) -> str:
+        """Version of its own KAI by its spec; empty without one."""
+        return self.spec.kai_version or ""
+
+    @property
     def kai_missing(self) -> bool:
         return self.spec.mode == "own-kai" and not self.kai
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.spec.name,
-            "mode": self.spec.mode,
-            "state": self.state,
-            "added": self.added,
-            "kubernetes": self.spec.kubernetes,
-            "vcluster": self.spec.vcluster,
-            "kai_version": self.kai,
-            "kai_wanted": self.spec.kai_version or "",
-            "nodes": self.nodes,
-            "gpus": self.gpus,
-            "gpus_held": self.gpus_held,
-            "gpus_used": self.gpus_used,
-            "gpu_quota": self.spec.quota.gpus,
-            "pods_running": self.running,
-            "pods_pending": self.pending,
-            "answers": self.answers,
-            "why": self.why,
-            "kubeconfig": self.kubeconfig,
-            "server": self.server,
-            "access": self.access,
-        }
+    JSON = (
+        "name=spec.name mode=spec.mode state added kubernetes=spec.kubernetes vcluster=spec.vcluster "
+        "kai_version=kai kai_wanted nodes gpus gpus_held gpus_used gpu_quota=spec.quota.gpus "
+        "pods_running=running pods_pending=pending answers why kubeconfig server access"
+    )
 
 
 @dataclass(frozen=True)
 class TenantStatus:
-    """One tenant and its steps; a step is its id, title and state."""
+    """One tenant and its steps."""
 
     state: TenantState
-    steps: tuple[tuple[str, str, Observed], ...]
+    steps: tuple[ObservedStep, ...]
 
     @property
     def ok(self) -> bool:
-        return all(seen.state is State.READY for _, _, seen in self.steps)
+        return all(step.seen.state is State.READY for step in self.steps)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **self.state.as_json(),
-            "ok": self.ok,
-            "steps": [{"id": step, "title": title, **vars(seen)} for step, title, seen in self.steps],
-        }
+    JSON = "*state ok steps"
 
 
 @dataclass(frozen=True)
@@ -112,21 +93,19 @@ class Added:
     """The changes that affect others: KAI on the host."""
     notices: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "tenant": self.tenant.name,
-            "mode": self.tenant.mode,
-            "nodes": self.nodes,
-            "kai_version": self.tenant.kai_version or "",
-            "kubernetes": self.tenant.kubernetes,
-            "ok": self.record.ok,
-            "changed": self.record.changed,
-            "seconds": round(self.record.seconds, 2),
-            "kubeconfig": self.kubeconfig,
-            "changes": [effect.what for effect in self.changes],
-            "notices": self.notices,
-            "steps": self.record.steps,
-        }
+    @property
+    def kai_version(self) -> str:
+        return self.tenant.kai_version or ""
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        return tuple(effect.what for effect in self.changes)
+
+    JSON = (
+        "tenant=tenant.name mode=tenant.mode nodes kai_version kubernetes=tenant.kubernetes ok=record.ok "
+        "changed=record.changed seconds=record.seconds kubeconfig changes=effects notices "
+        "steps=record.steps"
+    )
 
 
 @dataclass(frozen=True)
@@ -142,11 +121,8 @@ class Removed:
     in_file: bool
     """It is a tenant of the lab file, which would recreate it."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "tenant": self.name,
-            **self.removal.as_json(),
-            "nodes": self.nodes,
-            "changes": [effect.what for effect in self.changes],
-            "in_lab_file": self.in_file,
-        }
+    @property
+    def effects(self) -> tuple[str, ...]:
+        return tuple(effect.what for effect in self.changes)
+
+    JSON = "*removal nodes changes=effects in_lab_file=in_file"

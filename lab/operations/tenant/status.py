@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.node_assignment import tenant_nodes
+from lab.engine.step import ObservedStep
 from lab.errors import LabError, NoLab
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
@@ -96,7 +97,8 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
     mine = {one.spec.name: [step for step in every if step.id.partition(":")[2] == one.spec.name] for one in found}
     seen = observe(lab, [step for steps in mine.values() for step in steps], partial=True)
     return tuple(
-        TenantStatus(one, tuple((step.id, step.title, seen[step.id]) for step in mine[one.spec.name])) for one in found
+        TenantStatus(one, tuple(ObservedStep(step.id, step.title, seen[step.id]) for step in mine[one.spec.name]))
+        for one in found
     )
 
 

@@ -6,8 +6,7 @@ role remains, and a pod can be gone while its GPU is still held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from lab.engine.milestones import Milestone
 from lab.errors import Leftovers
@@ -73,14 +72,4 @@ class Removal:
                 fix="remove the tenant again; delete by hand what remains after that",
             )
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "tenant": self.tenant,
-            "ok": self.ok,
-            "seconds": round(self.seconds, 3),
-            "grace": self.grace,
-            "moments": [replace(one, seconds=one.seconds and round(one.seconds, 3)) for one in self.milestones],
-            "cut_grace": self.cut_grace,
-            "left": self.left,
-            "disturbed": self.disturbed,
-        }
+    JSON = "tenant ok seconds grace moments=milestones cut_grace left disturbed"

@@ -20,7 +20,9 @@ from lab.config import LabSpec, load_profile
 from lab.host.facts import HostFacts, OsFacts
 from lab.host.fixes import build_fixes
 from lab.operations.planning import build_plan
-from lab.serialization import to_json
+from lab.operations.results import PlanReport
+from lab.operations.ways import Ways
+from lab.serialization import document
 from lab.steps.host import HostReady
 from lab.supply import Choice, Item, Supply
 from lab.supply.resolve import Chooser
@@ -95,7 +97,9 @@ def test_plan_of_a_profile_is_as_recorded(profile: str, runner: FakeRunner, monk
     monkeypatch.setattr(Chooser, "choose", choose)
     spec = resolved(profile)
     supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
-    plan: dict[str, Any] = to_json(build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}))
+    found = build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={})
+    report = PlanReport(found, {}, (), None, Ways.of(found.choices, supply))
+    plan: dict[str, Any] = document(report)
     plan["facts"]["node_image"] = plan["facts"]["node_image"].partition(":")[0]  # the tag is a digest of kind/
     assert_golden(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
 

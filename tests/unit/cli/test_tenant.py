@@ -16,7 +16,7 @@ import lab.operations.tenant.status
 import lab.session.lab
 from lab.cli.tenant import app as tenant_app
 from lab.engine.milestones import Milestone
-from lab.engine.step import Effect, Observed
+from lab.engine.step import Effect, Observed, ObservedStep
 from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.paths import LabPaths
@@ -102,7 +102,7 @@ def test_list_and_status_describe_tenants(world: TenancyWorld, monkeypatch: pyte
         " GPUs 0.75 on 1 of 2; pods 3 running, 1 pending; API ready; kubeconfig /s/ml; added to the running lab\n"
     )
     assert json.loads(run("list", "--json").stdout)[0]["gpus_used"] == 0.75
-    steps = (("kai:ml", "KAI in ml", Observed.drifted("differs", ["chart 0.9.3 → 0.16.8"])),)
+    steps = (ObservedStep("kai:ml", "KAI in ml", Observed.drifted("differs", ["chart 0.9.3 → 0.16.8"])),)
     monkeypatch.setattr("lab.cli.tenant.status.status_of", lambda *_: (TenantStatus(state(), steps),))
     output = run("status", "ml", code=5).stdout
     assert "Tenant ml is not ready" in output
@@ -169,7 +169,7 @@ def test_version_drift_is_shown() -> None:
 
 
 def test_status_of_a_ready_tenant_has_no_next_action() -> None:
-    steps = (("tenant:ml", "vCluster ml", Observed.ready("https://127.0.0.1:41000")),)
+    steps = (ObservedStep("tenant:ml", "vCluster ml", Observed.ready("https://127.0.0.1:41000")),)
     text = shown(render_tenant_status, (TenantStatus(state(), steps),), "demo")
     assert "Tenant ml is ready  own-kai, added to the running lab" in text
     assert "next:" not in text

@@ -172,7 +172,7 @@ def test_jain_index_of_gpu_seconds(pods: list[PodRun], jain: float | None) -> No
 
 def test_gpu_seconds_end_with_the_pod_or_run() -> None:
     pods = [held("a", 0.5, 2.0), held("a", 1, 1.0, gone=4.0), held("b", 2, None)]
-    assert fairness(pods, 10.0).gpu_seconds == (("a", 7.0), ("b", 0.0))
+    assert fairness(pods, 10.0).gpu_seconds == {"a": 7.0, "b": 0.0}
 
 
 def test_packing_counts_each_gpu_once_and_separates_other_pods() -> None:

@@ -13,6 +13,7 @@ from lab.config import LabSpec, load_profile
 from lab.gpu.simulated.nvml_build import library_at_hand
 from lab.operations import bundle as bundling
 from lab.operations.planning import items_needed
+from lab.serialization import to_json
 from lab.steps.node_image import builds_needed
 from lab.supply import Choice, Item, Supply, download, registry
 from lab.supply.bundle import Bundle, create
@@ -91,7 +92,7 @@ def test_plan_names_what_a_download_is_checked_against(supply: Make, monkeypatch
         "kai-scheduler": "not pinned: no checksum",
         "vcluster": "not pinned: no checksum",
     }
-    assert found[kubectl].as_json()["verified"] == published
+    assert to_json(found[kubectl])["verified"] == published
     pins = {"oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler:v0.16.8": "1" * 64}
     pinned = supply(sources=("registry",), supply={"pins": pins})
     assert pinned.choose([KAI])[KAI].verified == "pinned"

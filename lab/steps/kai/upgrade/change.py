@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,18 +81,11 @@ class Change:
         """Seconds of a milestone; None: not reached."""
         return next((milestone.seconds for milestone in self.milestones if milestone.name == name), None)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "tenant": self.tenant,
-            "before": self.before,
-            "after": self.after,
-            "how": self.how,
-            "ok": self.ok,
-            "moments": {one.name: one.seconds and round(one.seconds, 3) for one in self.milestones},
-            "unscheduled": self.unscheduled and round(self.unscheduled, 3),
-            "problems": self.problems,
-            "comparison": self.comparison,
-        }
+    @property
+    def seconds_by_milestone(self) -> Mapping[str, float | None]:
+        return {one.name: one.seconds for one in self.milestones}
+
+    JSON = "tenant before after how ok moments=seconds_by_milestone unscheduled problems comparison"
 
 
 def change_kai(
@@ -174,7 +167,7 @@ def change_kai(
     ctx.progress("watching workloads")
     _watch_workloads(cluster, before)
     after = take_snapshot(cluster)
-    unscheduled = None if downtime is None or tenant else downtime.longest
+    unscheduled = None if downtime is None or tenant else round(downtime.longest, 3)
     comparison = compare(before, after)
     return Change(tenant, before.kai, after.kai, how, watch.milestones, before, comparison, problems, unscheduled)
 

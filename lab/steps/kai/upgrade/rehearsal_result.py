@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from lab.invariants import InvariantReport
 from lab.steps.kai.upgrade.change import Change
@@ -102,10 +102,10 @@ class Rehearsal:
         last = self.back or self.change
         return last.after if last is not None and not self.error_back else ""
 
-    def as_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in vars(self).items() if name != "error"}  # among the reasons
-        judged = {"verdict": self.verdict, "reasons": self.reasons, "missing": self.missing}
-        return {**fields, "now": self.now, **judged}
+    JSON = (
+        "tenant before version change trials suites load under_load outcome invariants unwatched back "
+        "error_back kept rehearsed now verdict reasons missing"
+    )
 
     def _reasons(self) -> Iterator[str]:
         if self.error:

@@ -104,7 +104,7 @@ def test_status_shows_the_steps_of_the_tenant(world: TenancyWorld, monkeypatch: 
 
     monkeypatch.setattr(lab.operations.tenant.status, "cluster_steps", steps)
     (found,) = status(world.lab(), ["ml"])
-    assert [step for step, _, _ in found.steps] == ["tenant:ml", "kai:ml", "queues:ml"]
+    assert [step.id for step in found.steps] == ["tenant:ml", "kai:ml", "queues:ml"]
     assert not found.ok
     assert to_json(found)["steps"][1]["diff"] == ["chart 0.12.23 → 0.16.8"]
     seen.clear()

@@ -10,6 +10,7 @@ import pytest
 
 from lab.errors import CommandFailed, SpecError, StepFailed, WaitTimeout
 from lab.operations.pause import pause
+from lab.serialization import to_json
 from lab.session.lab import Lab
 from lab.steps.cluster import pausing
 from lab.steps.cluster.pausing import freeze, thaw
@@ -189,7 +190,7 @@ def test_a_paused_lab_is_named_so(nodes: Nodes, monkeypatch: pytest.MonkeyPatch)
     freeze(nodes.ctx)
     with pytest.raises(StepFailed) as refused:
         Lab.attach("demo")
-    assert json.loads(json.dumps(refused.value.as_json())) == {
+    assert json.loads(json.dumps(to_json(refused.value))) == {
         "error": "StepFailed",
         "what": "lab 'demo' is paused",
         "command": "",
