@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.findings import Certainty, Finding
@@ -41,7 +41,7 @@ class Explanation:
     side: str = ""
     unread: tuple[str, ...] = ()
     """Kinds that could not be read; the rules that need them found nothing."""
-    facts: Mapping[str, str] | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
     """Requests, queue, PodGroup, scheduler, node, …"""
 
     @property

@@ -167,7 +167,7 @@ def explain_workload(lab: LabSnapshot, kind: str, name: str, namespace: str, ten
         owners=tuple(ref.title for ref in above(snapshot, this)),
         pods=dict(stages),
         reasons=reasons,
-        facts={key: text for key, text in (first.facts or {}).items() if key != "node"} if first else {},
+        facts={key: text for key, text in first.facts.items() if key != "node"} if first else {},
         messages=() if explained else _messages(snapshot, this, obj),
         unread=first.unread if first else (),
         idle=not found and obj is not None and this.kind in WORKLOADS and WorkloadView.of(obj).want == 0,
@@ -175,7 +175,7 @@ def explain_workload(lab: LabSnapshot, kind: str, name: str, namespace: str, ten
 
 
 def _without_names(text: str, one: Explanation, top: Ref) -> str:
-    facts = one.facts or {}
+    facts = one.facts
     names = {one.name, top.name, facts.get("PodGroup", ""), facts.get("node", "")}
     for name in sorted(names - {""}, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", "*", text)

@@ -42,7 +42,7 @@ def render_explained(explanation: Explanation, console: Console | None = None) -
         ("  " + explanation.summary, _STAGES[explanation.stage.value]),
         (f"  {explanation.side}" if explanation.side else "", "dim"),
     )
-    page.columns([[(title, "dim"), text] for title, text in (explanation.facts or {}).items()], indent=2)
+    page.columns([[(title, "dim"), text] for title, text in explanation.facts.items()], indent=2)
     for finding in explanation.findings:
         page.blank()
         write_finding(page, finding)
