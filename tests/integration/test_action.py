@@ -30,9 +30,10 @@ def test_lab_comes_and_goes_with_the_job(cli: Cli, engine: HostRunner, tmp_path:
         tmp_path / "work",
         tmp_path / "temp",
         {
-            "actions/setup-python@v5": lambda _, given: None,
-            "actions/cache@v4": lambda _, given: {"cache-hit": "false"},
-            "actions/upload-artifact@v4": lambda _, given: uploaded.append(given),
+            "actions/setup-python@v6": lambda _, given: None,
+            "actions/cache/restore@v5": lambda _, given: {"cache-hit": "false"},
+            "actions/cache/save@v5": lambda _, given: None,
+            "actions/upload-artifact@v6": lambda _, given: uploaded.append(given),
         },
         env={**os.environ, **cli.env, "PYTHONPATH": ""},
     )

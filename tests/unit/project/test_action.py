@@ -43,17 +43,23 @@ class Used:
 
     def __init__(self) -> None:
         self.calls: dict[str, dict[str, str]] = {}
+        self.hit = "true"
 
     def __call__(self, name: str) -> Any:
         def use(job: Job, given: dict[str, str]) -> Mapping[str, str]:
             self.calls[name] = given
-            return {"cache-hit": "true"} if "cache" in name else {}
+            return {"cache-hit": self.hit} if name.startswith("actions/cache/restore") else {}
 
         return use
 
     @property
     def all(self) -> dict[str, Any]:
-        names = ("actions/setup-python@v5", "actions/cache@v4", "actions/upload-artifact@v4")
+        names = (
+            "actions/setup-python@v6",
+            "actions/cache/restore@v5",
+            "actions/cache/save@v5",
+            "actions/upload-artifact@v6",
+        )
         return {name: self(name) for name in names}
 
 
@@ -97,7 +103,8 @@ def test_lab_comes_up_with_the_inputs(job: Job, used: Used) -> None:
         "KUBECONFIG": "/state/kubeconfig",
     }
     assert job.env["PATH"].startswith(f"{job.temp}/kailab/bin:")
-    cache = used.calls["actions/cache@v4"]
+    cache = used.calls["actions/cache/restore@v5"]
+    assert "actions/cache/save@v5" not in used.calls
     assert re.fullmatch(r"kailab-1-\w+-\w+[\d.]*-[0-9a-f]{16}", cache["key"])
     assert cache["key"].startswith(cache["restore-keys"])
 
@@ -105,7 +112,14 @@ def test_lab_comes_up_with_the_inputs(job: Job, used: Used) -> None:
 def test_file_and_no_cache(job: Job, used: Used) -> None:
     job.action(ROOT, file="my lab.yaml", cache="false", require="")
     assert "kailab up --name ci --yes --file my lab.yaml" in calls(job)
-    assert "actions/cache@v4" not in used.calls
+    assert not [name for name in used.calls if "cache" in name]
+
+
+def test_cache_is_saved_when_the_lab_is_up(job: Job, used: Used) -> None:
+    used.hit = "false"
+    job.action(ROOT)
+    saved = used.calls["actions/cache/save@v5"]
+    assert saved == {key: used.calls["actions/cache/restore@v5"][key] for key in ("path", "key")}
 
 
 def test_inputs_are_not_run_by_the_shell(job: Job) -> None:
@@ -120,7 +134,7 @@ def test_lab_that_fails_is_collected_and_removed(job: Job, used: Used) -> None:
     job.steps([])
     job.action(COLLECT)
     assert calls(job)[-3:] == ["kailab down", "docker ps -aq --filter label=kailab=ci", "docker rm -f -v c1"]
-    assert "actions/upload-artifact@v4" in used.calls
+    assert "actions/upload-artifact@v6" in used.calls
 
 
 def test_results_are_collected(job: Job, used: Used) -> None:
@@ -130,7 +144,7 @@ def test_results_are_collected(job: Job, used: Used) -> None:
     assert outputs == {"artifacts": "out"}
     assert {path.name for path in (job.workspace / "out").iterdir()} == {"lab.html", "lab"}
     assert job.summary == "## Lab ci\n```\ngpus of the lab\nverify of the lab\n```\n"
-    assert used.calls["actions/upload-artifact@v4"] == {
+    assert used.calls["actions/upload-artifact@v6"] == {
         "name": "kailab",
         "path": "out",
         "if-no-files-found": "warn",
@@ -142,7 +156,7 @@ def test_failed_removal_fails_the_job_and_keeps_the_artifacts(job: Job, used: Us
     job.env |= {"KAILAB_LAB": "ci", "DOWN_CODE": "7"}
     job.action(COLLECT)
     assert job.failed
-    assert "actions/upload-artifact@v4" in used.calls
+    assert "actions/upload-artifact@v6" in used.calls
 
 
 def test_lab_may_be_kept_and_nothing_uploaded(job: Job, used: Used) -> None:

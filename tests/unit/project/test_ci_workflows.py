@@ -26,11 +26,12 @@ PAGE = ROOT / "docs" / "how-to" / "gpu-runners.md"
 DOWN = "Lab down, and no container left"
 
 ACTIONS = {
-    "actions/cache@v4",
-    "actions/checkout@v4",
-    "actions/setup-go@v5",
-    "actions/setup-python@v5",
-    "actions/upload-artifact@v4",
+    "actions/cache/restore@v5",
+    "actions/cache/save@v5",
+    "actions/checkout@v5",
+    "actions/setup-go@v6",
+    "actions/setup-python@v6",
+    "actions/upload-artifact@v6",
 }
 
 Json = dict[str, Any]
@@ -97,7 +98,7 @@ def test_forks_get_no_permissions_and_no_self_hosted_runner(name: str) -> None:
 @every
 def test_only_known_actions_are_used(name: str) -> None:
     assert {step["uses"] for step in steps(name) if "uses" in step} <= ACTIONS
-    assert steps(name)[at(name, "actions/checkout@v4")]["with"]["persist-credentials"] is False
+    assert steps(name)[at(name, "actions/checkout@v5")]["with"]["persist-credentials"] is False
 
 
 @every
@@ -116,7 +117,11 @@ def test_newer_run_cancels_the_older_one_and_jobs_time_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*LABS, "nightly"])
 def test_cache_key_depends_on_sources_and_architecture(name: str) -> None:
-    cache = steps(name)[at(name, "actions/cache@v4")]["with"]
+    restored = steps(name)[at(name, "actions/cache/restore@v5")]
+    saved = steps(name)[at(name, "actions/cache/save@v5")]
+    assert restored["id"] == "cache"
+    assert saved["with"] == {"path": "~/.cache/kailab", "key": "${{ steps.cache.outputs.cache-primary-key }}"}
+    cache = restored["with"]
     assert cache["path"] == "~/.cache/kailab"
     assert "hashFiles('lab/supply/catalogue.toml', 'kind/**')" in cache["key"]
     assert "runner.arch" in cache["key"]

@@ -149,7 +149,7 @@ def test_package_of_another_version_is_refused(job: Job) -> None:
     job.env["SAYS"] = "1.2.4.dev0"
     run(job, "package")
     assert job.failed
-    assert "actions/attest-build-provenance@v2.1.0" not in job.ran
+    assert "actions/attest-build-provenance@v3.2.0" not in job.ran
 
 
 @pytest.mark.processes("bash")
