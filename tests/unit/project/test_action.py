@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess  # noqa: TID251 - bash runs the template's script
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,19 +172,20 @@ def test_default_profile_exists() -> None:
 
 
 def gitlab(job: Job, tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a job that extends the template as GitLab's runner does: one shell for before_script and script."""
+    """Run a job that extends the template as GitLab's runner does: before_script and script in one subshell.
+
+    Its status is 1 for any failure, unless the runner has FF_USE_NEW_BASH_EVAL_STRATEGY.
+    """
     doc = yaml.safe_load(TEMPLATE.read_text())
     template = doc[".kailab"]
     env = {**job.env, "CI_PROJECT_DIR": str(job.workspace), **{k: str(v) for k, v in doc["variables"].items()}}
     env |= {"KAILAB_CACHE": f"{job.workspace}/.kailab-cache", **variables}
     lines = [*template["before_script"], 'echo "tests on $KUBECONFIG" >>"$CALLS"']
-    done = None
+    done = []
     for script in (lines, template["after_script"]):
-        argv = ["bash", "-eo", "pipefail", "-c", "\n".join(script)]
-        last = subprocess.run(argv, cwd=job.workspace, env=env, text=True, capture_output=True, check=False)
-        done = done or last
-    assert done is not None
-    return done
+        argv = ["bash", "-eo", "pipefail", "-c", f": | eval {shlex.quote(chr(10).join(script))}"]
+        done.append(subprocess.run(argv, cwd=job.workspace, env=env, text=True, capture_output=True, check=False))
+    return done[0]
 
 
 def test_gitlab_job_brings_the_lab_up_and_removes_it(job: Job, tmp_path: Path) -> None:
@@ -194,15 +196,20 @@ def test_gitlab_job_brings_the_lab_up_and_removes_it(job: Job, tmp_path: Path) -
         "kailab up --name ci --yes --profile minimal --set kai.version=0.17.0 --require kai",
         "kailab kubeconfig --name ci",
         "tests on /state/kubeconfig",
-        "kailab report --out kailab-artifacts/lab.html",
-        "kailab logs --out kailab-artifacts/lab --budget 60",
+        f"kailab report --out {job.workspace}/kailab-artifacts/lab.html",
+        f"kailab logs --out {job.workspace}/kailab-artifacts/lab --budget 60",
         "kailab down --name ci",
+        "kailab down --name ci",  # after_script
     ]
 
 
 def test_gitlab_job_whose_lab_fails_removes_it(job: Job, tmp_path: Path) -> None:
     done = gitlab(job, tmp_path, UP_CODE="5", KAILAB_FILE="lab.yaml")
-    assert done.returncode == 5
+    assert done.returncode == 1
     assert "kailab up --name ci --yes --file lab.yaml --require kai" in calls(job)
-    assert calls(job)[-1] == "kailab down --name ci"
+    assert calls(job)[-2:] == ["kailab down --name ci"] * 2
     assert not [call for call in calls(job) if call.startswith("tests")]
+
+
+def test_gitlab_job_that_leaves_something_fails(job: Job, tmp_path: Path) -> None:
+    assert gitlab(job, tmp_path, DOWN_CODE="7").returncode == 1
