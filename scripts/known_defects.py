@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from lab.errors import ApiFailed, CommandFailed, LabError
+from lab.errors import ApiFailed, CommandFailed, LabError, WaitTimeout
 from lab.invariants.catalogue import ALL
 from lab.invariants.verify import verify
 from lab.kai import line_of
@@ -28,12 +28,12 @@ from lab.steps.helm_release import merged, value_at
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import release_values
 from lab.text import without_colours
-from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 from scripts.scenarios.admission_cases import policy, webhook
 from scripts.scenarios.capture import setting_of
 from scripts.scenarios.cluster_changes import OnNodes
 from scripts.scenarios.kai_cases import on_bindings
-from scripts.scenarios.manifests import over, sized
+from scripts.scenarios.manifests import over, queue, sized
 from scripts.workbench import DATA, SECONDS, Json, Seen, Situation, Workbench, record
 from tests.e2e.kai_components import pods
 
@@ -43,6 +43,9 @@ _RATE_SECONDS = 10
 """In which repeated writes are counted."""
 _ROUNDS = 20
 """How often a race is tried."""
+_RECLAIM_SECONDS = 60.0
+_EXIT_SECONDS = 300.0
+"""Of an operator that waits 2 minutes for its cache."""
 _DENIED = "kailab.dev/denied"
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 _CLASS = "admission.gpuPodRuntimeClassName"
@@ -184,11 +187,7 @@ def deleted_podgroup_written(b: Workbench) -> Seen | None:
 
 def group_lost_on_rollback(b: Workbench) -> Seen | None:
     """The API server bound a pod with a fraction after 10 s of admission; its answer to KAI's binder was lost."""
-    silent = f"INPUT -i lo -p tcp --dport {_SILENT} -j DROP"
-    _on_nodes(b, f"iptables -w -I {silent}", f"iptables -w -D {silent}", control_plane=True)
-    hook = on_bindings(webhook("broken-binding", b.space, url=f"https://127.0.0.1:{_SILENT}/"))
-    b.create({**hook, "webhooks": [{**hook["webhooks"][0], "failurePolicy": "Ignore", "timeoutSeconds": 10}]})
-    time.sleep(_EFFECT_SECONDS)
+    _slow(b, on_bindings(webhook("slow", b.space)))
     b.host.submit(fraction_pod("train"))
     b.cluster.wait(
         "Pod",
@@ -197,14 +196,111 @@ def group_lost_on_rollback(b: Workbench) -> Seen | None:
         timeout=SECONDS,
         what="the binder binds the pod",
     )
-    (binder,) = b.cluster.list("Pod", NAMESPACE, labels=pods(b.lab, "binder"))
-    answers = f"FORWARD -d {binder['status']['podIP']} -p tcp --sport 6443 -j DROP"
-    restore = _on_nodes(b, f"iptables -w -I {answers}", f"iptables -w -D {answers}")
-    # HTTP/2 gives a connection up after 45 s without an answer
-    b.cluster.poll(lambda: _log(b, "binder", "Rolling back", b.space), timeout=SECONDS)
-    restore()
+    _lose_answers(b, until=("Rolling back", b.space))
     b.cluster.poll(lambda: not PodView.of(b.cluster.list("Pod", b.space)[0]).gpu_groups, timeout=30)
     return _proven(b, "group-lost-on-rollback")
+
+
+def double_reservation(b: Workbench) -> Seen | None:
+    """The API server created a reservation pod after 10 s of admission; its answer to KAI's binder was lost."""
+    _slow(b, webhook("slow", line_of(str(b.lab.kai_version)).reservation_namespace))
+    b.host.submit(fraction_pod("train"))
+    b.cluster.wait("BindRequest", bool, namespace=b.space, timeout=SECONDS, what="the scheduler has chosen a node")
+    time.sleep(_EFFECT_SECONDS)
+    _lose_answers(b, until=("Failed to create GPU reservation pod on node",))
+    b.host.running("train", timeout=SECONDS)
+    report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if one.id == "one-reservation"])
+    return Seen.of(report.violations[0]) if report.violations else None
+
+
+def early_reservation_removal(b: Workbench) -> Seen | None:
+    """A pod got the label of its GPU group after 10 s of admission; the answer to KAI's binder was lost."""
+    hook = webhook("slow", b.space)
+    updates = [{**rule, "operations": ["UPDATE"]} for rule in hook["webhooks"][0]["rules"]]
+    _slow(b, {**hook, "webhooks": [{**hook["webhooks"][0], "rules": updates}]})
+    b.host.submit(fraction_pod("train"))
+    b.cluster.wait(
+        "Pod",
+        lambda pods: any(PodView.of(pod).reserved_gpu for pod in pods),
+        namespace=line_of(str(b.lab.kai_version)).reservation_namespace,
+        timeout=SECONDS,
+        what="a reservation pod has its GPU",
+    )
+    deleted = "Did not find fraction pod for gpu group, deleting reservation pod"
+    _lose_answers(b, until=(deleted,))
+    (pod,) = map(PodView.of, b.cluster.list("Pod", b.space))
+    (group,) = pod.gpu_groups or ("none",)
+    lines = _log(b, "binder", deleted, group)
+    evidence = (f"pod {b.space}/train: GPU group {group}", *(f"log of binder: {line}" for line in lines[:1]))
+    return Seen("the reservation pod of a GPU group that a pod belongs to is deleted", evidence) if lines else None
+
+
+def gpu_memory_not_reclaimed(b: Workbench) -> Seen | None:
+    """A queue without quota filled all GPUs with pods that request GPU memory; a queue with quota wanted one GPU."""
+    setting = setting_of(b.lab)
+    gpus = setting.gpus * setting.workers
+    owner, guest = f"{b.space}-owner", f"{b.space}-guest"
+    for name, quota in ((owner, gpus), (guest, 0)):
+        b.create(queue(name, setting, gpu={"quota": quota, "limit": -1, "overQuotaWeight": 1}))
+    b.run(*(gpu_memory_pod(f"guest-{number}", mib=setting.memory * 19 // 20, queue=guest) for number in range(gpus)))
+    b.host.submit(gpu_pod("owner", queue=owner))
+    try:
+        b.host.running("owner", timeout=_RECLAIM_SECONDS)
+    except WaitTimeout:
+        tried = _log(b, "scheduler", "[reclaim]", f"{b.space}/")
+        evidence = dict.fromkeys(re.sub(r".*\[reclaim\] ", "log of scheduler: ", line) for line in tried)
+        queues = tuple(f"queue {name}: quota of {quota} GPUs" for name, quota in ((owner, gpus), (guest, 0)))
+        return Seen("a queue does not get its GPUs back from pods that request GPU memory", (*queues, *evidence))
+    return None
+
+
+def needs_cluster_policy(b: Workbench) -> Seen | None:
+    """The CRD clusterpolicies.nvidia.com was deleted, and the operator of KAI restarted."""
+    name = "clusterpolicies.nvidia.com"
+    crd = b.cluster.get("CustomResourceDefinition", name)
+    if crd is None:
+        raise LabError(f"the cluster has no CRD {name}")
+    again = {**crd, "metadata": {key: crd["metadata"][key] for key in ("name", "labels") if key in crd["metadata"]}}
+    b.undo.callback(b.cluster.apply, [{key: again[key] for key in ("apiVersion", "kind", "metadata", "spec")}])
+    b.cluster.delete("CustomResourceDefinition", name, wait=SECONDS)
+    b.cluster.delete_all("Pod", NAMESPACE, labels=pods(b.lab, "operator"), grace=0)
+    restarted = b.cluster.wait(
+        "Pod",
+        lambda found: any(sum(c["restartCount"] for c in one["status"].get("containerStatuses", ())) for one in found),
+        namespace=NAMESPACE,
+        labels=pods(b.lab, "operator"),
+        timeout=_EXIT_SECONDS,
+        what="the operator has exited",
+    )
+    (pod, *_) = restarted
+    logged = without_colours(b.cluster.logs(pod["metadata"]["name"], NAMESPACE, previous=True)).splitlines()
+    named = [line for line in logged if "ClusterPolicy" in line and "ERROR" in line]
+    return Seen("the operator exits without the CRD clusterpolicies.nvidia.com", tuple(named[-2:])) if named else None
+
+
+def _slow(b: Workbench, hook: Json) -> None:
+    """Delay what a webhook is for by 10 s."""
+    silent = f"INPUT -i lo -p tcp --dport {_SILENT} -j DROP"
+    _on_nodes(b, f"iptables -w -I {silent}", f"iptables -w -D {silent}", control_plane=True)
+    more = {"clientConfig": {"url": f"https://127.0.0.1:{_SILENT}/"}, "failurePolicy": "Ignore", "timeoutSeconds": 10}
+    b.create({**hook, "webhooks": [{**hook["webhooks"][0], **more}]})
+    time.sleep(_EFFECT_SECONDS)
+
+
+def _lose_answers(b: Workbench, until: tuple[str, ...]) -> None:
+    """Drop what the API server answers to the binder until that gives up, and logs a line with these texts.
+
+    HTTP/2 gives a connection up after 45 s without an answer.
+    """
+    before = len(_log(b, "binder", *until))
+    (binder,) = b.cluster.list("Pod", NAMESPACE, labels=pods(b.lab, "binder"))
+    # in a lab of one node the API server's answers are not forwarded
+    answers = [f"{chain} -d {binder['status']['podIP']} -p tcp --sport 6443 -j DROP" for chain in ("FORWARD", "OUTPUT")]
+    lose, find = (" && ".join(f"iptables -w {verb} {one}" for one in answers) for verb in ("-I", "-D"))
+    restored = [_on_nodes(b, lose, find, control_plane=which) for which in (True, False)]
+    b.cluster.poll(lambda: len(_log(b, "binder", *until)) > before, timeout=SECONDS)
+    for restore in restored:
+        restore()
 
 
 def reservation_lost_on_retry(b: Workbench) -> Seen | None:
@@ -294,6 +390,10 @@ DEFECTS: dict[str, Situation] = {
         misleading_bound_event,
         deleted_podgroup_written,
         group_lost_on_rollback,
+        double_reservation,
+        early_reservation_removal,
+        gpu_memory_not_reclaimed,
+        needs_cluster_policy,
         reservation_lost_on_retry,
         stale_hook_job,
         config_made_anew,
