@@ -80,10 +80,13 @@ def makes_default_queues(spec: LabSpec) -> bool:
 
 
 def release_values(spec: LabSpec) -> dict[str, Any]:
-    """The release's values: ``kai_values``, without the default queues if the lab creates them."""
-    values = kai_values(spec)
-    key = line_of(spec.kai.version).helm.default_queues
-    return merged(values, with_value(key, value=False)) if own_hooks(spec) else values
+    """The release's values: ``kai_values``, without the default queues, which the lab creates in its own clusters.
+
+    Helm refuses to install a chart with queues that exist already, such as those of another version.
+    """
+    values, line = kai_values(spec), line_of(spec.kai.version)
+    by_lab = spec.cluster.own and line.default_queues and line.exact
+    return merged(values, with_value(line.helm.default_queues, value=False)) if by_lab else values
 
 
 def kai_images(spec: LabSpec) -> tuple[str, ...]:

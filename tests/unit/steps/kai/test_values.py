@@ -121,6 +121,9 @@ def test_deployments_depend_on_version_and_values() -> None:
 
 def test_release_has_no_default_queues_where_the_lab_creates_them() -> None:
     assert value_at(release_values(lab_spec()), "defaultQueue.createDefaultQueue") is False
+    # its hook Jobs run, but queues of another version may exist
+    assert value_at(release_values(lab_spec("0.12.15")), "defaultQueue.createDefaultQueue") is False
+    assert value_at(release_values(lab_spec("0.9.9")), "defaultQueue") is None
     assert value_at(release_values(lab_spec(cluster=EXISTING)), "defaultQueue") is None
 
 
