@@ -51,8 +51,6 @@ class _Schemas:
 
     def of(self, annotation: Any) -> dict[str, Any]:
         origin, args = get_origin(annotation), get_args(annotation)
-        if annotation in _SCALARS:
-            return dict(_SCALARS[annotation])
         if isinstance(annotation, TypeVar):
             return self.of(annotation.__bound__ or Any)
         if origin is Literal:
@@ -86,10 +84,7 @@ class _Schemas:
 
     def _properties(self, kind: Any) -> tuple[dict[str, Any], list[str]]:
         if is_typeddict(kind):
-            hints = get_type_hints(kind)
-            return {key: self.of(hint) for key, hint in hints.items()}, [
-                k for k in hints if k in kind.__required_keys__
-            ]
+            return {key: self.of(hint) for key, hint in get_type_hints(kind).items()}, sorted(kind.__required_keys__)
         properties: dict[str, Any] = {}
         required: list[str] = []
         for member in members(kind):

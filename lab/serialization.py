@@ -59,14 +59,15 @@ def members(kind: type) -> tuple[JsonMember, ...]:
     """The keys of a class: its fields, or the words of ``JSON``.
 
     A word is the name of a field or a property; ``key=name`` where the key differs, with a path such as
-    ``record.seconds``; ``name?`` is omitted if empty; ``*name`` means the keys of that attribute, ``*`` for all
-    fields.
+    ``record.seconds``; ``name?`` is omitted if empty; ``*name`` means the keys of that attribute, ``*`` all fields.
+    Of words with the same key the last one counts.
     """
     words: list[str] = []
     for word in getattr(kind, "JSON", "*").split():
         words += [field.name for field in dataclasses.fields(kind)] if word == "*" else [word]
     found = (re.fullmatch(r"(\*?)(?:(\w+)=)?([\w.]+)(\??)", word) for word in words)
-    return tuple(JsonMember(m[2] or m[3], m[3], bool(m[1]), bool(m[4])) for m in found if m)
+    by_key = {m[2] or m[3]: JsonMember(m[2] or m[3], m[3], bool(m[1]), bool(m[4])) for m in found if m}
+    return tuple(by_key.values())
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Annotated
 
 import typer
 
-from lab.cli.documents import DOCUMENTS, json_schema
 from lab.cli.lazy import command_app
 from lab.config import schema_text
 from lab.errors import SpecError
@@ -26,7 +26,8 @@ def schema(
     if not command:
         typer.echo(schema_text(), nl=False)
         return
-    name = " ".join(command)
-    if name not in DOCUMENTS:
-        raise SpecError(f"no command {name!r} has --json", evidence=list(DOCUMENTS), fix="name one of these commands")
-    typer.echo(json.dumps(json_schema(name), indent=1))
+    documents = importlib.import_module("lab.cli.documents")  # it imports all commands: 0.4 s, measured on 2 cores
+    known, name = documents.DOCUMENTS, " ".join(command)
+    if name not in known:
+        raise SpecError(f"no command {name!r} has --json", evidence=list(known), fix="name one of these commands")
+    typer.echo(json.dumps(documents.json_schema(name), indent=1))

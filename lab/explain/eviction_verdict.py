@@ -92,7 +92,6 @@ class Verdict:
     """Whether KAI's rules required an eviction, and why."""
 
     required: Required
-    """``yes``, ``no`` or ``unknown``."""
     verb: str
     title: str
     why: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypedDict
 
 from lab.explain.diagnosis import explain
 from lab.explain.explanation import Explanation, PodStage
@@ -19,39 +18,6 @@ from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.kai_installation import KaiInstallation, installation
 from lab.snapshot.node_info import NodeInfo, node_infos
-
-
-class Available(TypedDict):
-    """Replicas of a Deployment."""
-
-    available: int
-    wanted: int
-
-
-class OverviewKai(TypedDict):
-    """The KAI of a cluster."""
-
-    version: str
-    components: dict[str, Available]
-
-
-class OverviewGpu(TypedDict):
-    """A shared GPU and its pods."""
-
-    gpu: str
-    free: float
-    pods: Sequence[str]
-
-
-class OverviewNode(TypedDict):
-    """A node and its GPUs."""
-
-    name: str
-    ready: bool
-    cordoned: bool
-    gpus: int
-    gpusFree: float
-    shared: list[OverviewGpu]
 
 
 @dataclass(frozen=True)
@@ -82,31 +48,7 @@ class ClusterOverview:
                 lines.append(f"node {info.node.name}: {info.node.gpus} of {info.capacity_gpus} GPUs allocatable")
         return tuple(lines)
 
-    @property
-    def kai_state(self) -> OverviewKai | None:
-        if self.kai is None:
-            return None
-        parts = self.kai.components.values()
-        return {
-            "version": self.kai.version,
-            "components": {part.deployment: {"available": part.have, "wanted": part.want} for part in parts},
-        }
-
-    @property
-    def nodes(self) -> tuple[OverviewNode, ...]:
-        return tuple(
-            {
-                "name": info.node.name,
-                "ready": info.node.ready,
-                "cordoned": info.node.unschedulable,
-                "gpus": info.node.gpus,
-                "gpusFree": info.gpus_free,
-                "shared": [{"gpu": g.name, "free": g.free, "pods": g.pod_keys} for g in info.shared],
-            }
-            for info in self.node_infos
-        )
-
-    JSON = "side kai=kai_state nodes queues pods troubles unwell reasons"
+    JSON = "side kai nodes=node_infos queues pods troubles unwell reasons"
 
 
 @dataclass(frozen=True)

@@ -42,32 +42,6 @@ _NONE = "the lab file has kai.manage: none"
 
 
 @dataclass(frozen=True)
-class PlannedStep:
-    """A step of a plan; ``seen`` is its state where it was observed."""
-
-    id: str
-    title: str
-    needs: tuple[str, ...]
-    effects: tuple[Effect, ...]
-    seen: Observed | None = None
-
-    @property
-    def state(self) -> str:
-        """absent, drifted, ready or unknown."""
-        return self.seen.state.value if self.seen else "unknown"
-
-    @property
-    def detail(self) -> str:
-        return self.seen.detail if self.seen else ""
-
-    @property
-    def diff(self) -> tuple[str, ...]:
-        return self.seen.diff if self.seen else ()
-
-    JSON = "id title needs effects state detail diff"
-
-
-@dataclass(frozen=True)
 class Plan:
     """The plan of a lab: ``spec`` has no ``auto`` left; ``missing`` are required items that no source has."""
 
@@ -98,14 +72,6 @@ class Plan:
 
         by_id = {step.id: step for step in self.steps}
         return max(map(end, self.steps), default=0.0)
-
-    @property
-    def planned(self) -> tuple[PlannedStep, ...]:
-        return tuple(PlannedStep(step.id, step.title, tuple(step.needs), tuple(step.effects())) for step in self.steps)
-
-    @property
-    def missing_items(self) -> tuple[str, ...]:
-        return tuple(str(choice.item) for choice in self.missing)
 
 
 def resolve_gpus(

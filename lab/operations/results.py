@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.engine.run import RunRecord
-from lab.engine.step import Observed, ObservedStep, State
+from lab.engine.step import Effect, Observed, ObservedStep, State
 from lab.findings import Finding
 from lab.operations.abandoned import Abandoned
-from lab.operations.planning import Plan, PlannedStep
+from lab.operations.planning import Plan
 from lab.operations.preview import Preview
 from lab.operations.ways import Ways
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step of a plan; ``seen`` is its state where it was observed."""
+
+    id: str
+    title: str
+    needs: tuple[str, ...]
+    effects: tuple[Effect, ...]
+    seen: Observed | None
+
+    @property
+    def state(self) -> str:
+        """absent, drifted, ready or unknown."""
+        return self.seen.state.value if self.seen else "unknown"
+
+    @property
+    def detail(self) -> str:
+        return self.seen.detail if self.seen else ""
+
+    @property
+    def diff(self) -> tuple[str, ...]:
+        return self.seen.diff if self.seen else ()
+
+    JSON = "id title needs effects state detail diff"
 
 
 @dataclass(frozen=True)
@@ -29,10 +55,17 @@ class PlanReport:
 
     @property
     def steps(self) -> tuple[PlannedStep, ...]:
-        return tuple(replace(step, seen=self.seen.get(step.id)) for step in self.plan.planned)
+        return tuple(
+            PlannedStep(step.id, step.title, tuple(step.needs), tuple(step.effects()), self.seen.get(step.id))
+            for step in self.plan.steps
+        )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(str(choice.item) for choice in self.plan.missing)
 
     JSON = (
-        "lab=plan.spec.name facts=plan.facts notices=plan.notices steps supply=plan.choices missing=plan.missing_items "
+        "lab=plan.spec.name facts=plan.facts notices=plan.notices steps supply=plan.choices missing "
         "estimate_seconds=estimate doctor=findings builds=ways.builds existing=preview"
     )
 
@@ -95,7 +128,10 @@ class DownReport:
     kept: tuple[str, ...]
     host_undone: tuple[str, ...]
     host_changes: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    """With something left, down raises Leftovers."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Nothing: with something left, down raises Leftovers."""
+        return ()
 
     JSON = "lab=name seconds kept left host_undone host_changes"

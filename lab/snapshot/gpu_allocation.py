@@ -56,6 +56,8 @@ class SharedGpu:
     def pod_keys(self) -> tuple[str, ...]:
         return tuple(sorted(pod.key for pod in self.users))
 
+    JSON = "gpu=name free pods=pod_keys"
+
     @property
     def used(self) -> float:
         """Sum of its shares in KAI's arithmetic."""

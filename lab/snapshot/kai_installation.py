@@ -30,6 +30,8 @@ class Component:
     missing: bool = False
     """This version has the component, and the cluster has no such Deployment."""
 
+    JSON = "available=have wanted=want"
+
     @property
     def up(self) -> bool:
         """Whether at least one of its pods is available."""
@@ -68,6 +70,12 @@ class KaiInstallation:
     namespace: str
     components: Mapping[str, Component]
     """By role: scheduler, binder, podgrouper, admission, …, the chart's values keys."""
+
+    JSON = "version components=by_deployment"
+
+    @property
+    def by_deployment(self) -> Mapping[str, Component]:
+        return {component.deployment: component for component in self.components.values()}
 
     def component(self, role: str) -> Component | None:
         """Return a component of this version, even if it is missing; None if the version does not have it."""

@@ -41,6 +41,8 @@ class NodeInfo:
         """MiB of one GPU as KAI counts, rounded down to hundreds; None without a label."""
         return None if self.node.gpu_memory is None else counted_memory(self.node.gpu_memory)
 
+    JSON = "name=node.name ready=node.ready cordoned=node.unschedulable gpus=node.gpus gpusFree=gpus_free shared"
+
     @property
     def holders(self) -> tuple[tuple[str, int], ...]:
         """Pod as ``namespace/name`` and its whole GPUs, without reservation pods."""

@@ -12,13 +12,12 @@ from typing import Any, Literal, TypedDict
 
 import jsonschema
 import pytest
-import typer.main
 
-from lab.cli.app import app
 from lab.cli.documents import DOCUMENTS, json_schema
 from lab.explain.queue_explanation import UNITS
 from lab.json_schema import document_schema
-from lab.serialization import document
+from lab.serialization import document, to_json
+from tests.support.commands import commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 
@@ -83,6 +82,23 @@ def test_schema_has_the_keys_and_types_of_the_document() -> None:
     assert invalid(schemaVersion=None)
 
 
+@dataclass(frozen=True)
+class Replaced:
+    go: tuple[int, int]
+
+    @property
+    def version(self) -> str:
+        return ".".join(map(str, self.go))
+
+    JSON = "* go=version"
+
+
+def test_the_last_word_of_a_key_counts() -> None:
+    schema = document_schema(Replaced, "")["$defs"]["Replaced"]
+    assert (schema["properties"], schema["required"]) == ({"go": {"type": "string"}}, ["go"])
+    assert to_json(Replaced((1, 26))) == {"go": "1.26"}
+
+
 def test_schema_has_the_first_sentence_of_a_docstring() -> None:
     definitions = document_schema(Whole, "whole")["$defs"]
     assert definitions["Part"]["description"] == "A part."
@@ -94,16 +110,8 @@ def test_type_without_json_is_refused() -> None:
         document_schema(complex, "")
 
 
-def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    if hasattr(command, "list_commands"):
-        for name in command.list_commands(None):
-            yield from commands(command.get_command(None, name), (*words, name))
-    else:
-        yield " ".join(words), command
-
-
 def test_every_command_with_json_has_a_schema() -> None:
-    found = {name for name, one in commands(typer.main.get_command(app)) if any("--json" in p.opts for p in one.params)}
+    found = {" ".join(words) for words, one in commands() if any("--json" in param.opts for param in one.params)}
     assert found == set(DOCUMENTS)
 
 

@@ -194,7 +194,7 @@ class Kai(LabStep):
         if not beside:
             self._unlabel_namespaces(cluster)
         if not by_lab:
-            # crd-upgrader does not label them, and only the chart's first revision has its queues
+            # crd-upgrader does not label them, and the release has no default queues, or in its first revision only
             claimed = {owned.name for owned in ctx.journal.owned("crd")}  # the others were there before
             for name in self.line.crds:
                 if (self.spec.cluster.own or name in claimed) and _exists(cluster, _CRD, name):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from lab.steps.host import HostReady
 from lab.supply import Choice, Item, Supply
 from lab.supply.resolve import Chooser
 from lab.tools.container import ContainerEngine
+from tests.support.commands import commands
 from tests.support.fakes import FakeRunner
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
@@ -42,13 +43,6 @@ def assert_golden(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command and group, as its words on the command line."""
-    yield words
-    for name in sorted(command.list_commands(None)) if hasattr(command, "list_commands") else ():
-        yield from commands(command.get_command(None, name), (*words, name))
-
-
 def printed(*words: str) -> str:
     """The output of a command that needs no lab."""
     done = CliRunner().invoke(app, list(words), terminal_width=100, prog_name="kailab", env={"COLUMNS": "100"})
@@ -56,9 +50,7 @@ def printed(*words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "kailab"
-)
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=lambda words: "-".join(words) or "kailab")
 def test_help_is_as_recorded(words: tuple[str, ...]) -> None:
     assert_golden(f"help/{'-'.join(('kailab', *words))}.txt", printed(*words, "--help"))
 
@@ -120,9 +112,7 @@ def test_only_a_plan_that_builds_installs_build_tools(
     assert plan.steps[0].effects() == plan.host_effects
 
 
-@pytest.mark.parametrize(
-    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "kailab"
-)
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=lambda words: "-".join(words) or "kailab")
 def test_help_of_groups_matches_help_of_commands(words: tuple[str, ...]) -> None:
     """Groups keep a help line for each command, so that a group's help imports none of them."""
     group = typer.main.get_command(app)
