@@ -14,43 +14,37 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 
 from lab.errors import ApiFailed, CommandFailed, LabError, WaitTimeout
-from lab.invariants.catalogue import ALL
-from lab.invariants.verify import verify
 from lab.kai import line_of
-from lab.kai.names import KAI_CHART, RECEIVED_ANNOTATION
-from lab.objects.views import EventView, PodView
-from lab.operations.verify import scopes_of_lab
+from lab.kai.names import KAI_CHART
+from lab.objects.views import EventView
 from lab.steps import helm_release
 from lab.steps.helm_release import merged, value_at
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import release_values
 from lab.text import without_colours
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
-from scripts.scenarios.admission_cases import policy, webhook
+from scripts.binder_defects import (
+    double_reservation,
+    early_reservation_removal,
+    group_lost_on_rollback,
+    reservation_lost_on_retry,
+    unused_reservation_not_counted,
+)
+from scripts.scenarios.admission_cases import policy
 from scripts.scenarios.capture import setting_of
-from scripts.scenarios.cluster_changes import OnNodes
-from scripts.scenarios.kai_cases import on_bindings
 from scripts.scenarios.manifests import over, queue, sized
-from scripts.workbench import DATA, SECONDS, Json, Seen, Situation, Workbench, record
+from scripts.workbench import DATA, EFFECT_SECONDS, SECONDS, Json, Seen, Situation, Workbench, record
 from tests.e2e.kai_components import pods
 
-_EFFECT_SECONDS = 3.0
-"""Until the API server applies a new policy or webhook."""
 _RATE_SECONDS = 10
 """In which repeated writes are counted."""
-_ROUNDS = 20
-"""How often a race is tried."""
 _RECLAIM_SECONDS = 60.0
 _EXIT_SECONDS = 300.0
 """Of an operator that waits 2 minutes for its cache."""
-_DENIED = "kailab.dev/denied"
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 _CLASS = "admission.gpuPodRuntimeClassName"
-_SILENT = 9
-"""A port of the control plane that is made to swallow connections: a webhook there never answers."""
 
 
 def misleading_bound_event(b: Workbench) -> Seen | None:
@@ -90,7 +84,7 @@ def silent_unknown_queue(b: Workbench) -> Seen | None:
 def webhooks_block_all_pods(b: Workbench) -> Seen | None:
     """KAI's admission was stopped, and a pod of the default scheduler was created."""
     b.stop("admission")
-    time.sleep(_EFFECT_SECONDS)  # until kube-proxy knows that the Service has no pod
+    time.sleep(EFFECT_SECONDS)  # until kube-proxy knows that the Service has no pod
     refused = _refusal(b, cpu_pod("web", scheduler=None))
     return Seen("a pod of the default scheduler is refused", (), refused) if refused else None
 
@@ -117,7 +111,7 @@ def config_made_anew(b: Workbench) -> Seen | None:
     before = (b.cluster.get(*_CONFIG) or {})["metadata"]["uid"]
     _helm_upgrade(b)
     after = (b.cluster.get(*_CONFIG) or {})["metadata"]["uid"]
-    denied = [line for name in ("binder", "scheduler") for line in _log(b, name, "Unauthorized")]
+    denied = [line for name in ("binder", "scheduler") for line in b.log(name, "Unauthorized")]
     if before == after:
         return None
     return Seen("helm upgrade has replaced kai-config", (f"uid before: {before}", f"uid after: {after}", *denied[-1:]))
@@ -176,63 +170,13 @@ def deleted_podgroup_written(b: Workbench) -> Seen | None:
     b.cluster.delete_all("Pod", b.space, grace=0)
     b.cluster.wait("PodGroup", lambda found: not found, namespace=b.space, timeout=SECONDS, what="no PodGroup")
     undo()
-    time.sleep(_EFFECT_SECONDS)
-    before = len(_log(b, "scheduler", "Failed to update pod group status", b.space))
+    time.sleep(EFFECT_SECONDS)
+    before = len(b.log("scheduler", "Failed to update pod group status", b.space))
     time.sleep(_RATE_SECONDS)
-    lines = _log(b, "scheduler", "Failed to update pod group status", b.space)
+    lines = b.log("scheduler", "Failed to update pod group status", b.space)
     if (rate := (len(lines) - before) / _RATE_SECONDS) < 1:
         return None
     return Seen(f"the scheduler tries {rate:.0f} times a second to change a PodGroup that was deleted", (lines[-1],))
-
-
-def group_lost_on_rollback(b: Workbench) -> Seen | None:
-    """The API server bound a pod with a fraction after 10 s of admission; its answer to KAI's binder was lost."""
-    _slow(b, on_bindings(webhook("slow", b.space)))
-    b.host.submit(fraction_pod("train"))
-    b.cluster.wait(
-        "Pod",
-        lambda pods: any(RECEIVED_ANNOTATION in (pod["metadata"].get("annotations") or {}) for pod in pods),
-        namespace=b.space,
-        timeout=SECONDS,
-        what="the binder binds the pod",
-    )
-    _lose_answers(b, until=("Rolling back", b.space))
-    b.cluster.poll(lambda: not PodView.of(b.cluster.list("Pod", b.space)[0]).gpu_groups, timeout=30)
-    return _proven(b, "group-lost-on-rollback")
-
-
-def double_reservation(b: Workbench) -> Seen | None:
-    """The API server created a reservation pod after 10 s of admission; its answer to KAI's binder was lost."""
-    _slow(b, webhook("slow", line_of(str(b.lab.kai_version)).reservation_namespace))
-    b.host.submit(fraction_pod("train"))
-    b.cluster.wait("BindRequest", bool, namespace=b.space, timeout=SECONDS, what="the scheduler has chosen a node")
-    time.sleep(_EFFECT_SECONDS)
-    _lose_answers(b, until=("Failed to create GPU reservation pod on node",))
-    b.host.running("train", timeout=SECONDS)
-    report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if one.id == "one-reservation"])
-    return Seen.of(report.violations[0]) if report.violations else None
-
-
-def early_reservation_removal(b: Workbench) -> Seen | None:
-    """A pod got the label of its GPU group after 10 s of admission; the answer to KAI's binder was lost."""
-    hook = webhook("slow", b.space)
-    updates = [{**rule, "operations": ["UPDATE"]} for rule in hook["webhooks"][0]["rules"]]
-    _slow(b, {**hook, "webhooks": [{**hook["webhooks"][0], "rules": updates}]})
-    b.host.submit(fraction_pod("train"))
-    b.cluster.wait(
-        "Pod",
-        lambda pods: any(PodView.of(pod).reserved_gpu for pod in pods),
-        namespace=line_of(str(b.lab.kai_version)).reservation_namespace,
-        timeout=SECONDS,
-        what="a reservation pod has its GPU",
-    )
-    deleted = "Did not find fraction pod for gpu group, deleting reservation pod"
-    _lose_answers(b, until=(deleted,))
-    (pod,) = map(PodView.of, b.cluster.list("Pod", b.space))
-    (group,) = pod.gpu_groups or ("none",)
-    lines = _log(b, "binder", deleted, group)
-    evidence = (f"pod {b.space}/train: GPU group {group}", *(f"log of binder: {line}" for line in lines[:1]))
-    return Seen("the reservation pod of a GPU group that a pod belongs to is deleted", evidence) if lines else None
 
 
 def gpu_memory_not_reclaimed(b: Workbench) -> Seen | None:
@@ -247,7 +191,7 @@ def gpu_memory_not_reclaimed(b: Workbench) -> Seen | None:
     try:
         b.host.running("owner", timeout=_RECLAIM_SECONDS)
     except WaitTimeout:
-        tried = _log(b, "scheduler", "[reclaim]", f"{b.space}/")
+        tried = b.log("scheduler", "[reclaim]", f"{b.space}/")
         evidence = dict.fromkeys(re.sub(r".*\[reclaim\] ", "log of scheduler: ", line) for line in tried)
         queues = tuple(f"queue {name}: quota of {quota} GPUs" for name, quota in ((owner, gpus), (guest, 0)))
         return Seen("a queue does not get its GPUs back from pods that request GPU memory", (*queues, *evidence))
@@ -278,72 +222,6 @@ def needs_cluster_policy(b: Workbench) -> Seen | None:
     return Seen("the operator exits without the CRD clusterpolicies.nvidia.com", tuple(named[-2:])) if named else None
 
 
-def _slow(b: Workbench, hook: Json) -> None:
-    """Delay what a webhook is for by 10 s."""
-    silent = f"INPUT -i lo -p tcp --dport {_SILENT} -j DROP"
-    _on_nodes(b, f"iptables -w -I {silent}", f"iptables -w -D {silent}", control_plane=True)
-    more = {"clientConfig": {"url": f"https://127.0.0.1:{_SILENT}/"}, "failurePolicy": "Ignore", "timeoutSeconds": 10}
-    b.create({**hook, "webhooks": [{**hook["webhooks"][0], **more}]})
-    time.sleep(_EFFECT_SECONDS)
-
-
-def _lose_answers(b: Workbench, until: tuple[str, ...]) -> None:
-    """Drop what the API server answers to the binder until that gives up, and logs a line with these texts.
-
-    HTTP/2 gives a connection up after 45 s without an answer.
-    """
-    before = len(_log(b, "binder", *until))
-    (binder,) = b.cluster.list("Pod", NAMESPACE, labels=pods(b.lab, "binder"))
-    # in a lab of one node the API server's answers are not forwarded
-    answers = [f"{chain} -d {binder['status']['podIP']} -p tcp --sport 6443 -j DROP" for chain in ("FORWARD", "OUTPUT")]
-    lose, find = (" && ".join(f"iptables -w {verb} {one}" for one in answers) for verb in ("-I", "-D"))
-    restored = [_on_nodes(b, lose, find, control_plane=which) for which in (True, False)]
-    b.cluster.poll(lambda: len(_log(b, "binder", *until)) > before, timeout=SECONDS)
-    for restore in restored:
-        restore()
-
-
-def reservation_lost_on_retry(b: Workbench) -> Seen | None:
-    """The API server denied the first binding of a pod with a fraction, and allowed the second, a second later."""
-    deny, binding = policy(f"broken-{b.space}", b.space, "pods/binding")
-    b.create(deny)
-    b.create(over(binding, {"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {_DENIED: "yes"}}}}}))
-    time.sleep(_EFFECT_SECONDS)
-    for number in range(_ROUNDS):
-        name = f"train-{number}"
-        b.cluster.patch("Namespace", b.space, {"metadata": {"labels": {_DENIED: "yes"}}})
-        b.host.submit(fraction_pod(name))
-        b.cluster.wait(
-            "BindRequest",
-            lambda found: any((one.get("status") or {}).get("phase") == "Failed" for one in found),
-            namespace=b.space,
-            timeout=SECONDS,
-            what="the first binding is denied",
-        )
-        # the API server knows this at once, but the end of a policy only within a second
-        b.cluster.patch("Namespace", b.space, {"metadata": {"labels": {_DENIED: None}}})
-        b.host.running(name, timeout=SECONDS)
-        if seen := _proven(b, "reservation-lost-on-retry"):
-            return seen
-        b.host.remove(name)
-    return None
-
-
-def _proven(b: Workbench, defect: str) -> Seen | None:
-    """The violation that ``verify`` attributes to the defect, with the proof."""
-    report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if defect in one.defects])
-    proven = [one for one in report.violations if one.defect == defect]
-    return Seen.of(proven[0]) if proven else None
-
-
-def _on_nodes(b: Workbench, script: str, revert: str, *, control_plane: bool = False) -> Callable[[], None]:
-    """Run a script in the workers or the control plane; returns what reverts it before the end of the situation."""
-    change = OnNodes(script, f"{revert} 2>/dev/null || true", control_plane=control_plane)
-    b.undo.callback(change.undo, b.cluster)
-    change.do(b.cluster)
-    return partial(change.undo, b.cluster)
-
-
 def _event(b: Workbench, matches: Callable[[EventView], bool]) -> EventView:
     """Wait for an event in the namespace. Raises WaitTimeout."""
     found = b.cluster.wait(
@@ -361,23 +239,13 @@ def _deny(b: Workbench, resource: str, **more: str) -> Callable[[], None]:
     docs = policy(f"broken-{b.space}", b.space, resource, **more)
     for doc in docs:
         b.create(doc)
-    time.sleep(_EFFECT_SECONDS)
+    time.sleep(EFFECT_SECONDS)
 
     def undo() -> None:
         for doc in reversed(docs):
             b.cluster.delete(doc["kind"], doc["metadata"]["name"], wait=SECONDS)
 
     return undo
-
-
-def _log(b: Workbench, component: str, *texts: str) -> list[str]:
-    """Lines of a component's log that have all the texts."""
-    return [
-        line
-        for pod in b.cluster.list("Pod", NAMESPACE, labels=pods(b.lab, component))
-        for line in without_colours(b.cluster.logs(pod["metadata"]["name"], NAMESPACE)).splitlines()
-        if all(text in line for text in texts)
-    ]
 
 
 DEFECTS: dict[str, Situation] = {
@@ -395,6 +263,7 @@ DEFECTS: dict[str, Situation] = {
         gpu_memory_not_reclaimed,
         needs_cluster_policy,
         reservation_lost_on_retry,
+        unused_reservation_not_counted,
         stale_hook_job,
         config_made_anew,
         shard_not_ready_for_helm,

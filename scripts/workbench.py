@@ -20,16 +20,20 @@ from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import PodView
 from lab.serialization import to_json
 from lab.session.lab import Lab
+from lab.steps.kai.step import NAMESPACE
+from lab.text import without_colours
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod
 from lab.workloads.temporary import owner_labels
 from scripts.docs.examples import one_a_line
 from scripts.scenarios.manifests import over
-from tests.e2e.kai_components import stopped
+from tests.e2e.kai_components import pods, stopped
 
 Json = dict[str, Any]
 DATA = Path(__file__).parents[1] / "tests" / "data"
 SECONDS = 120.0
+EFFECT_SECONDS = 3.0
+"""Until the API server applies a new policy or webhook."""
 
 
 class Workbench:
@@ -82,6 +86,15 @@ class Workbench:
     def stop(self, component: str) -> None:
         """Stop a component of the host's KAI."""
         self.undo.enter_context(stopped(self.lab, component))
+
+    def log(self, component: str, *texts: str) -> list[str]:
+        """Lines of the log of a component of the host's KAI that have all the texts."""
+        return [
+            line
+            for pod in self.cluster.list("Pod", NAMESPACE, labels=pods(self.lab, component))
+            for line in without_colours(self.cluster.logs(pod["metadata"]["name"], NAMESPACE)).splitlines()
+            if all(text in line for text in texts)
+        ]
 
     def reservation(self, pod: PodView) -> PodView:
         """The reservation pod of the GPU that a pod shares."""

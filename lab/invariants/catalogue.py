@@ -31,7 +31,12 @@ ALL: tuple[Invariant, ...] = (
         "A GPU that a pod or a reservation pod holds whole is not given to another pod.",
         gpus.exclusive,
         needs=("Pod", "Node"),
-        defects=("double-reservation", "reservation-lost-on-retry", "reservation-lost-in-storm"),
+        defects=(
+            "double-reservation",
+            "reservation-lost-on-retry",
+            "reservation-lost-in-storm",
+            "unused-reservation-not-counted",
+        ),
     ),
     Invariant("gpu-held-once", "No two reservation pods hold the same GPU.", gpus.held_once, needs=("Pod",)),
     Invariant(

@@ -14,6 +14,9 @@ from lab.text import count
 SHOWN = 12
 """Maximum of pods in evidence with many."""
 
+UNUSED = "used by no pod"
+"""In evidence: a reservation pod, and no pod that is bound belongs to its GPU group."""
+
 
 def slack(device: SharedGpu) -> float:
     """By how much the shares of a GPU may exceed 1 because of KAI's rounding.
@@ -68,7 +71,13 @@ def exclusive(state: ClusterState) -> Iterator[Finding]:
     for node, pods in holders.items():
         total, held = state.gpus_of(node), sum(pod.requests.gpus for pod in pods)
         if total and held > total:
-            yield breach(node, f"node {node} has {count(total, 'GPU')}, but its pods hold {held}", lines(pods))
+            evidence = tuple(sorted(_with_users(pod, state) if pod.is_reservation else pod.line for pod in pods))
+            yield breach(node, f"node {node} has {count(total, 'GPU')}, but its pods hold {held}", evidence)
+
+
+def _with_users(reservation: PodInfo, state: ClusterState) -> str:
+    users = ", ".join(pod.key for group in reservation.view.gpu_groups for pod in state.gpus.users.get(group, ()))
+    return f"{reservation.line}, {f'used by {users}' if users else UNUSED}"
 
 
 def held_once(state: ClusterState) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from lab.errors import LabError
 from lab.invariants.catalogue import ALL
+from lab.invariants.gpus import UNUSED
 from lab.invariants.model import Violation
 from lab.invariants.scope import Scope, known_defects_of
 from lab.kai import cured_in, line_of
@@ -17,6 +18,11 @@ RETRIED, IN_STORM = "reservation-lost-on-retry", "reservation-lost-in-storm"
 """Defects of lab/kai/defects.toml that can be proven: the binder deletes the reservation pod of a shared GPU."""
 ROLLED_BACK = "group-lost-on-rollback"
 """Another one: a bound pod has no GPU group, and the binder has rolled back a bind of it."""
+
+UNCOUNTED = "unused-reservation-not-counted"
+"""Another one: a node has more reservation pods than GPUs, and the binder has found one of them unused."""
+PROOF_SECONDS = 2.0
+"""How long after a violation by ``UNCOUNTED`` the binder may log its cause, on a busy machine."""
 
 _POD = re.compile(r"^pod ([^/\s]+)/([^:\s]+)")
 _GROUP = re.compile(r"GPU group ([^\s,]+)")
@@ -37,6 +43,11 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
     known = known_defects_of(scope.kai_version)
     if ROLLED_BACK in breaking and ROLLED_BACK in known:
         return _rolled_back(violation, scope)
+    if unused := _unused(violation, scope):
+        with suppress(LabError):
+            if logged := _in_log(scope, _DELETED, unused):
+                evidence = (*violation.evidence, f"log of binder: {logged}")
+                return replace(violation, defect=UNCOUNTED, evidence=evidence)
     possible = {RETRIED, IN_STORM}.intersection(breaking, known)
     for line in violation.evidence if possible else ():
         if named := _POD.match(line):
@@ -44,7 +55,7 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
             if namespace == line_of(scope.kai_version).reservation_namespace:
                 continue
             with suppress(LabError):
-                groups = {f'"{group}"' for group in _GROUP.findall(line)}
+                groups = _logged_groups(line)
                 if not (logged := _in_log(scope, _DELETED, groups)):
                     continue
                 request = scope.cluster.get("BindRequest", name, namespace) or {}
@@ -54,6 +65,23 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
                     proof.append(f"log of binder: {logged}")
                     return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
     return violation
+
+
+def awaits_proof(violation: Violation, scope: Scope) -> bool:
+    """Whether a proof may come within ``PROOF_SECONDS``: the binder is about to remove an unused reservation pod."""
+    return not violation.defect and bool(_unused(violation, scope))
+
+
+def _unused(violation: Violation, scope: Scope) -> set[str]:
+    """GPU groups, as the binder logs them, of the unused reservation pods that the violation names."""
+    breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
+    if UNCOUNTED not in breaking or UNCOUNTED not in known_defects_of(scope.kai_version):
+        return set()
+    return {group for line in violation.evidence if line.endswith(UNUSED) for group in _logged_groups(line)}
+
+
+def _logged_groups(line: str) -> set[str]:
+    return {f'"{group}"' for group in _GROUP.findall(line)}
 
 
 def _rolled_back(violation: Violation, scope: Scope) -> Violation:

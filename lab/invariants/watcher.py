@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from lab.invariants.catalogue import ALL
 from lab.invariants.evaluator import Evaluator
-from lab.invariants.known_defects import with_cause, with_consequences
+from lab.invariants.known_defects import PROOF_SECONDS, awaits_proof, with_cause, with_consequences
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.report import InvariantReport, InvariantResult
 from lab.invariants.scope import Scope
@@ -28,8 +28,9 @@ IDLE_SECONDS = 0.5
 class Watcher:
     """A context manager that watches clusters.
 
-    ``on_violation`` is called with each violation, in the watching thread. ``keep`` is the number of violations that
-    are kept, the newest; None keeps all. ``informers`` watches the clusters; tests pass a script.
+    ``on_violation`` is called with each violation, in the watching thread, at most ``PROOF_SECONDS`` late. ``keep`` is
+    the number of violations that are kept, the newest; None keeps all. ``informers`` watches the clusters; tests pass a
+    script.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Watcher:
         self._on_violation = on_violation
         self._violations: deque[Violation] = deque(maxlen=keep)
         self._lasting: dict[tuple[str, str, str], Violation] = {}
+        self._unproven: deque[tuple[float, Evaluator, Violation]] = deque()
         self._begun = clock()
         self._background: Background | None = None
 
@@ -92,8 +94,11 @@ class Watcher:
         return self.synced and now - changed >= QUIET_SECONDS and not self.waiting()
 
     def waiting(self, since: float | None = None) -> int:
-        """The number of breaches within their grace period; with ``since`` (of the clock) only those older than it."""
-        return sum(len(one.tracker.waiting(since)) for one in self.evaluators.values())
+        """The number of breaches within their grace period, and of violations whose cause may still be logged.
+
+        With ``since`` (of the clock) only breaches older than it.
+        """
+        return len(self._unproven) + sum(len(one.tracker.waiting(since)) for one in self.evaluators.values())
 
     def step(self) -> None:
         """Handle one event, waiting for it at most half a second, and evaluate the rules that are due."""
@@ -103,6 +108,9 @@ class Watcher:
         for one in self.evaluators.values():
             if one.next_look() <= now:
                 self._record(one, one.look(now))
+        while self._unproven and self._unproven[0][0] <= now:
+            _, evaluator, violation = self._unproven.popleft()
+            self._keep(evaluator, with_cause(violation, evaluator.scope))
 
     def run(self, until: Callable[[], bool]) -> None:
         """Watch in this thread until ``until`` holds; it is called at least twice a second. Raises Interrupted."""
@@ -166,6 +174,12 @@ class Watcher:
     def _record(self, evaluator: Evaluator, violations: Iterable[Violation]) -> None:
         for violation in violations:
             found = with_cause(violation, evaluator.scope)
-            self._violations.append(found)
-            self._lasting[evaluator.scope.name, found.rule, found.subject] = found
-            self._on_violation(found)
+            if awaits_proof(found, evaluator.scope):
+                self._unproven.append((self._clock() + PROOF_SECONDS, evaluator, found))
+            else:
+                self._keep(evaluator, found)
+
+    def _keep(self, evaluator: Evaluator, violation: Violation) -> None:
+        self._violations.append(violation)
+        self._lasting[evaluator.scope.name, violation.rule, violation.subject] = violation
+        self._on_violation(violation)

@@ -105,7 +105,12 @@ def test_whole_gpus_and_reservation_pods_above_the_gpus_of_the_node() -> None:
     assert breaches("whole-gpus", *full) == []
     (breach,) = breaches("whole-gpus", *full, pod("late", gpus=1, scheduler="default-scheduler"))
     assert breach.what == "node w1 has 2 GPUs, but its pods hold 3"
-    assert any("holds GPU GPU-1" in line for line in breach.evidence)
+    assert any("holds GPU GPU-1" in line and line.endswith("used by t/a, t/b") for line in breach.evidence)
+
+
+def test_unused_reservation_pods_are_named_in_evidence() -> None:
+    (breach,) = breaches("whole-gpus", *(reservation(f"g{number}", f"GPU-{number}") for number in range(3)))
+    assert all(line.endswith("used by no pod") for line in breach.evidence)
 
 
 def test_ended_and_unbound_pods_hold_no_whole_gpus() -> None:

@@ -10,7 +10,17 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
-from lab.invariants.known_defects import IN_STORM, RETRIED, ROLLED_BACK, Cause, cause_of, with_cause, with_consequences
+from lab.invariants.known_defects import (
+    IN_STORM,
+    RETRIED,
+    ROLLED_BACK,
+    UNCOUNTED,
+    Cause,
+    awaits_proof,
+    cause_of,
+    with_cause,
+    with_consequences,
+)
 from lab.kube import Cluster
 from lab.serialization import to_json
 
@@ -160,3 +170,36 @@ def test_rolled_back_bind_of_a_bound_pod_without_its_group_is_a_defect() -> None
 )
 def test_pod_without_its_group_is_not_excused_without_the_rollback(violation: Violation, where: Scope) -> None:
     assert with_cause(violation, where) is violation
+
+
+OVERFULL = replace(
+    LOST,
+    what="node w has 1 GPU, but its pods hold 2",
+    rule="whole-gpus",
+    evidence=(
+        "pod kai-resource-reservation/gpu-reservation-1: Running, on w, holds GPU GPU-1, GPU group g, used by no pod",
+        "pod kai-resource-reservation/gpu-reservation-2: Running, on w, holds GPU GPU-2, GPU group h, used by t/server",
+    ),
+)
+
+
+def test_unused_reservation_that_the_binder_removes_is_not_counted_by_kai() -> None:
+    found = with_cause(OVERFULL, scope())
+    assert (found.defect, found.evidence[-1]) == (UNCOUNTED, f"log of binder: {DELETED}")
+    assert not awaits_proof(found, scope())
+
+
+@pytest.mark.parametrize(
+    ("violation", "log", "awaited"),
+    [
+        (OVERFULL, "", True),
+        (OVERFULL, DELETED.replace('"g"', '"h"'), True),  # the group in use
+        (replace(OVERFULL, evidence=OVERFULL.evidence[1:]), DELETED, False),
+        (replace(OVERFULL, rule="gpu-held-once"), DELETED, False),
+    ],
+)
+def test_more_gpus_held_than_there_are_without_an_unused_reservation(
+    violation: Violation, log: str, awaited: bool
+) -> None:
+    assert with_cause(violation, scope(log=log)) is violation
+    assert awaits_proof(violation, scope()) is awaited

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from lab.errors import Interrupted
 from lab.invariants import ALL, Scope, Violation, Watcher
+from lab.invariants.known_defects import PROOF_SECONDS
 from lab.invariants.watcher import FIRST_SECONDS, QUIET_SECONDS
+from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from lab.serialization import to_json
 from tests.support.fakes import FakeClock
@@ -197,6 +200,24 @@ def test_settling_waits_for_the_grace_of_current_breaches(clock: FakeClock) -> N
         watch.settle()
         assert 30 < clock() - start < 32
     assert broken(watch) == ["reservation-used"]
+
+
+def test_violation_is_reported_when_its_cause_is_logged_or_a_moment_later(clock: FakeClock) -> None:
+    log = ["nothing"]
+    binder = pod("binder", namespace="kai-scheduler", scheduler="default-scheduler")
+    answers = {"list": lambda *_, **__: [binder], "logs": lambda *_: log[0]}
+    where = Scope("", cast("Cluster", SimpleNamespace(**answers)), kai_version="0.16.8")
+    three = [reservation(f"g{number}", f"GPU-{number}") for number in range(3)]
+    with watcher(clock, *lists(*three), scopes=(where,)) as watch:
+        watch.look()
+        assert (watch.violations, watch.waiting()) == ((), 4)
+        log[0] = 'Did not find fraction pod for gpu group, deleting reservation pod {"gpuGroup": "g1"}'
+        watch.run(lambda: bool(watch.violations))
+        assert watch.seconds < PROOF_SECONDS + 1
+    assert [one.defect for one in watch.violations] == ["unused-reservation-not-counted"]
+    with watcher(FakeClock(), *lists(*three), scopes=(Scope("", HOST.cluster, kai_version="0.16.8"),)) as watch:
+        watch.settle()
+    assert {(one.rule, one.defect) for one in watch.violations} >= {("whole-gpus", "")}
 
 
 def test_settling_ends_when_the_last_breach_clears(clock: FakeClock) -> None:
