@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
+from lab.errors import WaitTimeout
 from lab.invariants import Watcher
 from lab.invariants.catalogue import ALL
 from lab.invariants.verify import verify
@@ -14,7 +16,9 @@ from lab.kai.names import RECEIVED_ANNOTATION
 from lab.objects.views import PodView
 from lab.operations.verify import scopes_of_lab
 from lab.steps.kai.step import NAMESPACE
-from lab.workloads.pods import fraction_pod
+from lab.workloads.modifiers import of_priority
+from lab.workloads.pods import fraction_pod, gpu_pod
+from scripts.can_run_cases import scheduler_period
 from scripts.scenarios.admission_cases import policy, webhook
 from scripts.scenarios.capture import setting_of
 from scripts.scenarios.cluster_changes import OnNodes
@@ -23,6 +27,10 @@ from scripts.scenarios.manifests import over
 from scripts.workbench import EFFECT_SECONDS, SECONDS, Json, Seen, Workbench
 from tests.e2e.kai_components import pods
 
+_PERIOD_SECONDS = 5.0
+"""Of the scheduler: long enough for the binder to try a failed bind again, after 1 s."""
+_BIND_SECONDS = 20.0
+"""Of a bind that takes 10 s of admission."""
 _ROUNDS = 20
 """How often a race is tried."""
 _DENIED = "kailab.dev/denied"
@@ -87,13 +95,7 @@ def reservation_lost_on_retry(b: Workbench) -> Seen | None:
         name = f"train-{number}"
         _deny_bindings(b, True)
         b.host.submit(fraction_pod(name))
-        b.cluster.wait(
-            "BindRequest",
-            lambda found: any((one.get("status") or {}).get("phase") == "Failed" for one in found),
-            namespace=b.space,
-            timeout=SECONDS,
-            what="the first binding is denied",
-        )
+        _failed_once(b, name)
         _deny_bindings(b, False)
         b.host.running(name, timeout=SECONDS)
         if seen := _proven(b, "reservation-lost-on-retry"):
@@ -116,12 +118,46 @@ def unused_reservation_not_counted(b: Workbench) -> Seen | None:
         return next((Seen.of(one) for one in watcher.violations if one.defect), None)
 
 
+def over_packed_on_retry(b: Workbench) -> Seen | None:
+    """Scheduler cycles were 5 s apart. The binding of a half was denied, then took 10 s; a more urgent half came."""
+    setting = setting_of(b.lab)
+    b.undo.enter_context(scheduler_period(b.lab, _PERIOD_SECONDS))
+    b.run(*(gpu_pod(f"whole-{number}") for number in range(setting.gpus * setting.workers - 1)), fraction_pod("first"))
+    _deniable(b)
+    _slow(b, on_bindings(webhook("slow", b.space)))
+    for _ in range(_ROUNDS):
+        _deny_bindings(b, True)
+        b.host.submit(fraction_pod("second"))
+        _failed_once(b, "second")
+        _deny_bindings(b, False)
+        b.host.submit(of_priority(fraction_pod("urgent"), "build"))
+        b.host.running("urgent", timeout=SECONDS)
+        with suppress(WaitTimeout):
+            b.host.running("second", timeout=_BIND_SECONDS)
+        if seen := _proven(b, "over-packed-on-retry"):
+            return seen
+        b.host.remove("second", "urgent")
+    return None
+
+
 def _deniable(b: Workbench) -> None:
     """Let ``_deny_bindings`` decide whether pods of the namespace can be bound."""
     deny, binding = policy(f"broken-{b.space}", b.space, "pods/binding")
     b.create(deny)
     b.create(over(binding, {"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {_DENIED: "yes"}}}}}))
     time.sleep(EFFECT_SECONDS)
+
+
+def _failed_once(b: Workbench, pod: str) -> None:
+    """Wait until the binding of the pod was denied. Raises WaitTimeout."""
+    b.cluster.wait(
+        "BindRequest",
+        lambda found: any((one.get("status") or {}).get("phase") == "Failed" for one in found),
+        namespace=b.space,
+        fields=f"metadata.name={pod}",
+        timeout=SECONDS,
+        what="the first binding is denied",
+    )
 
 
 def _deny_bindings(b: Workbench, deny: bool) -> None:

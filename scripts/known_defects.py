@@ -29,6 +29,7 @@ from scripts.binder_defects import (
     double_reservation,
     early_reservation_removal,
     group_lost_on_rollback,
+    over_packed_on_retry,
     reservation_lost_on_retry,
     unused_reservation_not_counted,
 )
@@ -263,6 +264,7 @@ DEFECTS: dict[str, Situation] = {
         gpu_memory_not_reclaimed,
         needs_cluster_policy,
         reservation_lost_on_retry,
+        over_packed_on_retry,
         unused_reservation_not_counted,
         stale_hook_job,
         config_made_anew,

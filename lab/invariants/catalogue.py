@@ -11,20 +11,28 @@ from lab.invariants.model import Invariant
 
 _UNSYNCED = "pods, PodGroups and queues have separate watches, which are not synchronized"
 
+_OVER_PACKING = (
+    "over-packed-burst",
+    "over-packed-on-retry",
+    "double-reservation",
+    "reservation-lost-on-retry",
+    "reservation-lost-in-storm",
+)
+
 ALL: tuple[Invariant, ...] = (
     Invariant(
         "gpu-fractions",
         "The fractions of the pods on one GPU add up to at most 1.",
         gpus.fractions,
         needs=("Pod", "Node"),
-        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry", "reservation-lost-in-storm"),
+        defects=_OVER_PACKING,
     ),
     Invariant(
         "gpu-memory",
         "The memory requested by the pods on one GPU is at most what the GPU has.",
         gpus.memory,
         needs=("Pod", "Node"),
-        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry", "reservation-lost-in-storm"),
+        defects=_OVER_PACKING,
     ),
     Invariant(
         "whole-gpus",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,12 +15,13 @@ from lab.invariants.scope import Scope, known_defects_of
 from lab.kai import cured_in, line_of
 
 RETRIED, IN_STORM = "reservation-lost-on-retry", "reservation-lost-in-storm"
-"""Defects of lab/kai/defects.toml that can be proven: the binder deletes the reservation pod of a shared GPU."""
+"""Defects of lab/kai/defects.toml that can be proven; these: the binder deletes the reservation pod of a shared GPU."""
 ROLLED_BACK = "group-lost-on-rollback"
-"""Another one: a bound pod has no GPU group, and the binder has rolled back a bind of it."""
-
+"""A bound pod has no GPU group, and the binder has rolled back a bind of it."""
 UNCOUNTED = "unused-reservation-not-counted"
-"""Another one: a node has more reservation pods than GPUs, and the binder has found one of them unused."""
+"""A node has more reservation pods than GPUs, and the binder has found one of them unused."""
+OVER_PACKED = "over-packed-on-retry"
+"""A GPU is shared by too many pods, and the first bind of one of them failed."""
 PROOF_SECONDS = 2.0
 """How long after a violation by ``UNCOUNTED`` the binder may log its cause, on a busy machine."""
 
@@ -30,71 +31,91 @@ _DELETED = "Did not find fraction pod for gpu group, deleting reservation pod"
 """Message of the binder (0.16.8, pkg/binder/binding/resourcereservation); the field gpuGroup follows it."""
 _ROLLBACK = "Rolling back for failed bind attempt"
 """Message of the binder (0.16.8, pkg/binder/binding/binder.go); the field BindRequest has the pod's name."""
+_FAILED = "Failed to bind pod to node"
+"""Message of the binder (0.7.0 to 0.17.0, pkg/binder/controllers/bindrequest_controller.go); fields as above."""
 
 
 def with_cause(violation: Violation, scope: Scope) -> Violation:
     """Return the violation with the defect that caused it and the proof, or unchanged without proof.
 
-    The binder logs that it deletes the reservation pod of a GPU group which a pod uses. A failed bind leaves its reason
-    in the BindRequest, also after a later attempt succeeds: then that attempt deleted it (both seen with KAI 0.16.8).
-    Where the binder's log cannot be read, nothing is proven.
+    Proofs are lines of the binder's log; where it cannot be read, nothing is proven.
     """
-    breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
-    known = known_defects_of(scope.kai_version)
-    if ROLLED_BACK in breaking and ROLLED_BACK in known:
-        return _rolled_back(violation, scope)
-    if unused := _unused(violation, scope):
-        with suppress(LabError):
-            if logged := _in_log(scope, _DELETED, unused):
-                evidence = (*violation.evidence, f"log of binder: {logged}")
-                return replace(violation, defect=UNCOUNTED, evidence=evidence)
-    possible = {RETRIED, IN_STORM}.intersection(breaking, known)
-    for line in violation.evidence if possible else ():
-        if named := _POD.match(line):
-            namespace, name = named.groups()
-            if namespace == line_of(scope.kai_version).reservation_namespace:
-                continue
-            with suppress(LabError):
-                groups = _logged_groups(line)
-                if not (logged := _in_log(scope, _DELETED, groups)):
-                    continue
-                request = scope.cluster.get("BindRequest", name, namespace) or {}
-                reason = (request.get("status") or {}).get("reason")
-                proof = [f"BindRequest {namespace}/{name} failed once: {reason}"] if reason else []
-                if (defect := RETRIED if reason else IN_STORM) in possible:
-                    proof.append(f"log of binder: {logged}")
-                    return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
+    possible = _possible(violation, scope)
+    with suppress(LabError):
+        if possible & {RETRIED, IN_STORM} and (found := _reservation_deleted(violation, scope, possible)):
+            return found
+        for defect, (message, texts) in _PROOFS.items():
+            if defect in possible and (logged := _in_log(scope, message, texts(violation))):
+                return _proven(violation, defect, f"log of binder: {logged}")
     return violation
 
 
 def awaits_proof(violation: Violation, scope: Scope) -> bool:
     """Whether a proof may come within ``PROOF_SECONDS``: the binder is about to remove an unused reservation pod."""
-    return not violation.defect and bool(_unused(violation, scope))
+    return not violation.defect and UNCOUNTED in _possible(violation, scope) and bool(_unused(violation))
 
 
-def _unused(violation: Violation, scope: Scope) -> set[str]:
-    """GPU groups, as the binder logs them, of the unused reservation pods that the violation names."""
+def _possible(violation: Violation, scope: Scope) -> set[str]:
+    """The known defects of the KAI version that break the violation's invariant."""
     breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
-    if UNCOUNTED not in breaking or UNCOUNTED not in known_defects_of(scope.kai_version):
-        return set()
-    return {group for line in violation.evidence if line.endswith(UNUSED) for group in _logged_groups(line)}
+    return set(breaking).intersection(known_defects_of(scope.kai_version))
+
+
+def _proven(violation: Violation, defect: str, *proof: str) -> Violation:
+    return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
+
+
+def _reservation_deleted(violation: Violation, scope: Scope, possible: Collection[str]) -> Violation | None:
+    """The binder deleted the reservation pod of a GPU group that a pod of the violation uses.
+
+    A failed bind leaves its reason in the BindRequest, also after a later attempt succeeds: then that attempt deleted
+    it (both seen with KAI 0.16.8).
+    """
+    for namespace, name, line in _pods(violation):
+        if namespace == line_of(scope.kai_version).reservation_namespace:
+            continue
+        with suppress(LabError):
+            if not (logged := _in_log(scope, _DELETED, _logged_groups(line))):
+                continue
+            request = scope.cluster.get("BindRequest", name, namespace) or {}
+            reason = (request.get("status") or {}).get("reason")
+            proof = [f"BindRequest {namespace}/{name} failed once: {reason}"] if reason else []
+            if (defect := RETRIED if reason else IN_STORM) in possible:
+                return _proven(violation, defect, *proof, f"log of binder: {logged}")
+    return None
+
+
+def _pods(violation: Violation) -> Iterator[tuple[str, str, str]]:
+    """Namespace, name and line of the pods in the evidence."""
+    for line in violation.evidence:
+        if named := _POD.match(line):
+            yield named[1], named[2], line
 
 
 def _logged_groups(line: str) -> set[str]:
     return {f'"{group}"' for group in _GROUP.findall(line)}
 
 
-def _rolled_back(violation: Violation, scope: Scope) -> Violation:
-    """Return the violation with the binder's log line about the rollback of a bind of the pod that has no GPU group."""
-    for line in violation.evidence if "in 0 GPU groups" in violation.what else ():
-        if named := _POD.match(line):
-            namespace, name = named.groups()
-            request = f'"BindRequest": {{"name":"{name}","namespace":"{namespace}"}}'
-            with suppress(LabError):
-                if logged := _in_log(scope, _ROLLBACK, {request}):
-                    evidence = (*violation.evidence, f"log of binder: {logged}")
-                    return replace(violation, defect=ROLLED_BACK, evidence=evidence)
-    return violation
+def _unused(violation: Violation) -> set[str]:
+    """GPU groups, as the binder logs them, of unused reservation pods."""
+    return {group for line in violation.evidence if line.endswith(UNUSED) for group in _logged_groups(line)}
+
+
+def _requests(violation: Violation) -> set[str]:
+    """The BindRequests of the pods, as the binder logs them."""
+    return {f'"BindRequest": {{"name":"{name}","namespace":"{namespace}"}}' for namespace, name, _ in _pods(violation)}
+
+
+def _requests_without_group(violation: Violation) -> set[str]:
+    return _requests(violation) if "in 0 GPU groups" in violation.what else set()
+
+
+_PROOFS: dict[str, tuple[str, Callable[[Violation], set[str]]]] = {
+    ROLLED_BACK: (_ROLLBACK, _requests_without_group),
+    UNCOUNTED: (_DELETED, _unused),
+    OVER_PACKED: (_FAILED, _requests),
+}
+"""Defect → the binder's message, and texts of the violation of which it must have one."""
 
 
 def with_consequences(violations: Iterable[Violation]) -> list[Violation]:

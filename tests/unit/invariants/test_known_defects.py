@@ -12,6 +12,7 @@ from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
 from lab.invariants.known_defects import (
     IN_STORM,
+    OVER_PACKED,
     RETRIED,
     ROLLED_BACK,
     UNCOUNTED,
@@ -37,6 +38,9 @@ LOST = Violation(
     since=NOW,
     reported=NOW,
 )
+
+
+IN_BURST = "over-packed-burst"
 
 
 class Requests:
@@ -109,7 +113,11 @@ def test_violation_without_evidence_is_unchanged(violation: Violation, where: Sc
         (replace(LOST, defect=RETRIED), "0.16.8", Cause((RETRIED,), ("none",), proven=True)),
         (LOST, "0.16.8", Cause((RETRIED, IN_STORM), ("none",))),
         (LOST, "0.17.0", Cause((RETRIED, IN_STORM), ("none",))),
-        (replace(LOST, rule="gpu-fractions"), "0.17.0", Cause(("over-packed-burst", RETRIED, IN_STORM), ("none",))),
+        (
+            replace(LOST, rule="gpu-fractions"),
+            "0.17.0",
+            Cause(("over-packed-burst", OVER_PACKED, RETRIED, IN_STORM), ("none",)),
+        ),
         (replace(LOST, rule="queue-limit"), "0.16.8", Cause()),
         (LOST, "", Cause()),
     ],
@@ -203,3 +211,22 @@ def test_more_gpus_held_than_there_are_without_an_unused_reservation(
 ) -> None:
     assert with_cause(violation, scope(log=log)) is violation
     assert awaits_proof(violation, scope()) is awaited
+
+
+OVER_PACKED_GPU = replace(
+    LOST,
+    what="the shares of GPU GPU-1 of w add up to 1.5 GPUs (0.5 + 0.5 + 0.5)",
+    rule="gpu-fractions",
+    evidence=tuple(f"pod t/{name}: Running, on w, requests 0.5 of 1 GPU, GPU group g" for name in ("a", "b", "server")),
+)
+FAILED = ROLLBACK.replace("Rolling back for failed bind attempt...", "Failed to bind pod to node")
+
+
+def test_gpu_with_a_pod_whose_first_bind_failed_is_over_packed_by_a_defect() -> None:
+    found = with_cause(OVER_PACKED_GPU, scope(log=FAILED))
+    assert (found.defect, found.evidence[-1]) == (OVER_PACKED, f"log of binder: {FAILED}")
+
+
+@pytest.mark.parametrize("log", ["", FAILED.replace('"server"', '"other"'), ROLLBACK, FAILED.replace('"t"', '"u"')])
+def test_over_packed_gpu_is_not_excused_without_a_failed_bind(log: str) -> None:
+    assert with_cause(OVER_PACKED_GPU, scope(log=log)) is OVER_PACKED_GPU
