@@ -40,13 +40,16 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
 
     Proofs are lines of the binder's log; where it cannot be read, nothing is proven.
     """
-    possible = _possible(violation, scope)
+    if not (possible := _possible(violation, scope)):
+        return violation
+    log: list[str] = []
     with suppress(LabError):
-        if possible & {RETRIED, IN_STORM} and (found := _reservation_deleted(violation, scope, possible)):
-            return found
-        for defect, (message, texts) in _PROOFS.items():
-            if defect in possible and (logged := _in_log(scope, message, texts(violation))):
-                return _proven(violation, defect, f"log of binder: {logged}")
+        log = _binder_log(scope)
+    if found := _reservation_deleted(violation, line_of(scope.kai_version).reservation_namespace, possible, log):
+        return found
+    for defect, (message, texts) in _PROOFS.items():
+        if defect in possible and (logged := _logged(log, message, texts(violation))):
+            return _proven(violation, defect, logged)
     return violation
 
 
@@ -61,27 +64,25 @@ def _possible(violation: Violation, scope: Scope) -> set[str]:
     return set(breaking).intersection(known_defects_of(scope.kai_version))
 
 
-def _proven(violation: Violation, defect: str, *proof: str) -> Violation:
+def _proven(violation: Violation, defect: str, *logged: str) -> Violation:
+    proof = (f"log of binder: {line}" for line in logged if line)
     return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
 
 
-def _reservation_deleted(violation: Violation, scope: Scope, possible: Collection[str]) -> Violation | None:
+def _reservation_deleted(
+    violation: Violation, reservations: str, possible: Collection[str], log: Iterable[str]
+) -> Violation | None:
     """The binder deleted the reservation pod of a GPU group that a pod of the violation uses.
 
-    A failed bind leaves its reason in the BindRequest, also after a later attempt succeeds: then that attempt deleted
-    it (both seen with KAI 0.16.8).
+    If a bind of that pod had failed, its next attempt or the deletion of its BindRequest did it (seen with KAI 0.16.8).
     """
     for namespace, name, line in _pods(violation):
-        if namespace == line_of(scope.kai_version).reservation_namespace:
+        if namespace == reservations:
             continue
-        with suppress(LabError):
-            if not (logged := _in_log(scope, _DELETED, _logged_groups(line))):
-                continue
-            request = scope.cluster.get("BindRequest", name, namespace) or {}
-            reason = (request.get("status") or {}).get("reason")
-            proof = [f"BindRequest {namespace}/{name} failed once: {reason}"] if reason else []
-            if (defect := RETRIED if reason else IN_STORM) in possible:
-                return _proven(violation, defect, *proof, f"log of binder: {logged}")
+        if deleted := _logged(log, _DELETED, _logged_groups(line)):
+            failed = _logged(log, _FAILED, {_request(namespace, name)})
+            if (defect := RETRIED if failed else IN_STORM) in possible:
+                return _proven(violation, defect, failed, deleted)
     return None
 
 
@@ -102,8 +103,12 @@ def _unused(violation: Violation) -> set[str]:
 
 
 def _requests(violation: Violation) -> set[str]:
-    """The BindRequests of the pods, as the binder logs them."""
-    return {f'"BindRequest": {{"name":"{name}","namespace":"{namespace}"}}' for namespace, name, _ in _pods(violation)}
+    return {_request(namespace, name) for namespace, name, _ in _pods(violation)}
+
+
+def _request(namespace: str, name: str) -> str:
+    """A pod's BindRequest, as the binder logs it."""
+    return f'"BindRequest": {{"name":"{name}","namespace":"{namespace}"}}'
 
 
 def _requests_without_group(violation: Violation) -> set[str]:
@@ -141,14 +146,16 @@ def _groups(violation: Violation) -> set[str]:
     return set(_GROUP.findall("\n".join((violation.what, *violation.evidence))))
 
 
-def _in_log(scope: Scope, message: str, about: Collection[str]) -> str:
-    """The binder's first log line with a message and one of the texts in ``about``; empty without one."""
+def _binder_log(scope: Scope) -> list[str]:
+    """Lines of the binder's log. Raises LabError."""
     namespace = line_of(scope.kai_version).namespace
-    for pod in scope.cluster.list("Pod", namespace, labels="app=binder"):
-        for line in scope.cluster.logs(pod["metadata"]["name"], namespace).splitlines():
-            if message in line and any(text in line for text in about):
-                return line.strip()
-    return ""
+    names = [pod["metadata"]["name"] for pod in scope.cluster.list("Pod", namespace, labels="app=binder")]
+    return [line.strip() for name in names for line in scope.cluster.logs(name, namespace).splitlines()]
+
+
+def _logged(log: Iterable[str], message: str, about: Collection[str]) -> str:
+    """The first line with a message and one of the texts in ``about``; empty without one."""
+    return next((line for line in log if message in line and any(text in line for text in about)), "")
 
 
 @dataclass(frozen=True)

@@ -43,17 +43,11 @@ LOST = Violation(
 IN_BURST = "over-packed-burst"
 
 
-class Requests:
-    """BindRequests by name, all in namespace t."""
+class Binder:
+    """A cluster with the log of KAI's binder, which cannot be read if it is None."""
 
-    def __init__(self, log: str = "", **found: dict[str, Any]) -> None:
-        self.log, self.found = log, found
-
-    def get(self, kind: str, name: str, namespace: str) -> dict[str, Any] | None:
-        assert kind == "BindRequest"
-        if name == "broken":
-            raise ApiFailed("no answer")
-        return self.found.get(name) if namespace == "t" else None
+    def __init__(self, log: str | None) -> None:
+        self.log = log
 
     def list(self, kind: str, namespace: str, labels: str) -> list[dict[str, Any]]:
         assert (kind, namespace, labels) == ("Pod", "kai-scheduler", "app=binder")
@@ -61,6 +55,8 @@ class Requests:
 
     def logs(self, pod: str, namespace: str) -> str:
         assert (pod, namespace) == ("binder-1", "kai-scheduler")
+        if self.log is None:
+            raise ApiFailed("no answer")
         return self.log
 
 
@@ -69,24 +65,27 @@ DELETED = (
 )
 
 
-def scope(version: str = "0.16.8", log: str = f"started\n{DELETED}\n", **found: dict[str, Any]) -> Scope:
-    return Scope("", cast("Cluster", Requests(log, **found)), kai_version=version)
+FAILED = (
+    '2026-01-01T00:00:00Z ERROR Failed to bind pod to node {"controller": "bindrequest",'
+    ' "BindRequest": {"name":"server","namespace":"t"}, "error": "ConfigMap not found"}'
+)
+BOTH = f"started\n{FAILED}\n{DELETED}\n"
 
 
-FAILED_ONCE = {"status": {"phase": "Succeeded", "reason": "ConfigMap not found"}}
+def scope(version: str = "0.16.8", log: str | None = f"started\n{DELETED}\n") -> Scope:
+    return Scope("", cast("Cluster", Binder(log)), kai_version=version)
 
 
 def test_failed_bind_attempt_is_evidence_of_the_defect() -> None:
-    found = with_cause(LOST, scope(server=FAILED_ONCE))
+    found = with_cause(LOST, scope(log=BOTH))
     assert found.defect == RETRIED
-    proof = ("BindRequest t/server failed once: ConfigMap not found", f"log of binder: {DELETED}")
-    assert found.evidence == (*EVIDENCE, *proof)
+    assert found.evidence == (*EVIDENCE, f"log of binder: {FAILED}", f"log of binder: {DELETED}")
     assert Violation.from_json(to_json(found)) == found
 
 
-@pytest.mark.parametrize("request_", [None, {}, {"status": {"phase": "Succeeded"}}])
-def test_deletion_without_a_failed_bind_is_the_defect_of_storms(request_: dict[str, Any] | None) -> None:
-    found = with_cause(LOST, scope(**({"server": request_} if request_ is not None else {})))
+@pytest.mark.parametrize("other", ["started", FAILED.replace('"server"', '"client"'), FAILED.replace('"t"', '"u"')])
+def test_deletion_without_a_failed_bind_is_the_defect_of_storms(other: str) -> None:
+    found = with_cause(LOST, scope(log=f"{other}\n{DELETED}\n"))
     assert (found.defect, found.evidence) == (IN_STORM, (*EVIDENCE, f"log of binder: {DELETED}"))
 
 
@@ -94,13 +93,14 @@ def test_deletion_without_a_failed_bind_is_the_defect_of_storms(request_: dict[s
     ("violation", "where"),
     [
         (LOST, scope(log="")),
-        (LOST, scope(log="", server=FAILED_ONCE)),
-        (LOST, scope(log=DELETED.replace('"g"', '"other"'), server=FAILED_ONCE)),
-        (LOST, scope("0.13.4", server=FAILED_ONCE)),  # without the check that misses failed BindRequests
-        (LOST, scope("", server=FAILED_ONCE)),
-        (replace(LOST, rule="queue-limit"), scope(server=FAILED_ONCE)),
-        (replace(LOST, evidence=("pod t/broken: Running",)), scope(broken=FAILED_ONCE)),
-        (replace(LOST, evidence=("queue server",)), scope(server=FAILED_ONCE)),
+        (LOST, scope(log=FAILED)),
+        (LOST, scope(log=None)),
+        (LOST, scope(log=BOTH.replace('"g"', '"other"'))),
+        (LOST, scope("0.13.4", log=BOTH)),  # without the check that misses failed BindRequests
+        (LOST, scope("", log=BOTH)),
+        (replace(LOST, rule="queue-limit"), scope(log=BOTH)),
+        (replace(LOST, evidence=EVIDENCE[:1]), scope(log=BOTH)),
+        (replace(LOST, evidence=("queue server",)), scope(log=BOTH)),
     ],
 )
 def test_violation_without_evidence_is_unchanged(violation: Violation, where: Scope) -> None:
@@ -219,7 +219,6 @@ OVER_PACKED_GPU = replace(
     rule="gpu-fractions",
     evidence=tuple(f"pod t/{name}: Running, on w, requests 0.5 of 1 GPU, GPU group g" for name in ("a", "b", "server")),
 )
-FAILED = ROLLBACK.replace("Rolling back for failed bind attempt...", "Failed to bind pod to node")
 
 
 def test_gpu_with_a_pod_whose_first_bind_failed_is_over_packed_by_a_defect() -> None:
