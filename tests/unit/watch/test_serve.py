@@ -23,7 +23,7 @@ from lab.watch.names import INVARIANTS, KINDS
 from lab.watch.serve import WatchSettings, serve
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fake_cluster import FakeCluster
-from tests.support.invariants_world import bind_request, node, pod, queue, reservation, share
+from tests.support.invariants_world import node, pod, queue, reservation, share
 from tests.support.scrape import scraped
 
 pytestmark = pytest.mark.loopback
@@ -137,7 +137,8 @@ def test_violation_appears_with_its_defect_and_ends() -> None:
     with Watch(*CLUSTER, *(component(app, "0.14.0") for app in COMPONENTS)) as watch:
         watch.until(lambda: 'kailab_kai_info{version="0.14.0"}' in watch.metrics())
         watch.server.add(share("late", 0.5))
-        name = violated("gpu-fractions", "double-reservation", "0.14.6", "false")
+        defects = ["over-packed-on-retry", "double-reservation"]
+        name = violated("gpu-fractions", ",".join(defects), "none,0.14.6", "false")
         watch.until(lambda: watch.metrics().get(name) == 1)
         assert watch.metrics()['kailab_invariant_violations_total{invariant="gpu-fractions"}'] == 1
         watch.server.remove("Pod", "late", "t")
@@ -145,17 +146,15 @@ def test_violation_appears_with_its_defect_and_ends() -> None:
         assert watch.metrics()['kailab_invariant_violations_total{invariant="gpu-fractions"}'] == 1
         assert watch.metrics()[violated("gpu-fractions")] == 0
     (row,) = watch.events("violation")
-    assert (row["rule"], row["kai_version"], row["defects"]) == ("gpu-fractions", "0.14.0", ["double-reservation"])
-    assert row["cured_in"] == ["0.14.6"]
+    assert (row["rule"], row["kai_version"], row["defects"]) == ("gpu-fractions", "0.14.0", defects)
+    assert row["cured_in"] == ["none", "0.14.6"]
     assert "known defect of KAI 0.14.0" in row["evidence"][-1]
     assert [one["subject"] for one in watch.events("violation ended")] == [row["subject"]]
 
 
 @pytest.mark.usefixtures("fast")
 def test_without_the_binders_log_each_possible_defect_is_named() -> None:
-    failed = bind_request("late", "Succeeded")
-    failed["status"]["reason"] = "the GPU did not answer"
-    with Watch(*CLUSTER, failed, *(component(app, "0.16.8") for app in COMPONENTS)) as watch:
+    with Watch(*CLUSTER, *(component(app, "0.16.8") for app in COMPONENTS)) as watch:
         watch.until(lambda: 'kailab_kai_info{version="0.16.8"}' in watch.metrics())
         watch.server.add(share("late", 0.5, "g2"))
         defects = "reservation-lost-on-retry,reservation-lost-in-storm"
