@@ -181,3 +181,8 @@ def host_journal() -> Path:
 def host_lock() -> Path:
     """Lock file for the process that changes the machine, so that two labs do not do it at once."""
     return state_root() / "host.lock"
+
+
+def network_lock() -> Path:
+    """Lock file for the process that creates kind's network."""
+    return state_root() / "network.lock"

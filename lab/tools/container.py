@@ -25,6 +25,8 @@ R = TypeVar("R")
 _REMOVAL_SECONDS = 150.0
 _PAUSE_SECONDS = 30.0
 
+_SEVERAL = re.compile(r"\bis ambiguous\b")
+"""Docker about networks of one name."""
 _GONE = re.compile(r"no such (?!file)|not found|no \w+ found|unable to find", re.IGNORECASE)
 """How docker, podman and nerdctl say that an object does not exist."""
 
@@ -191,9 +193,16 @@ class ContainerEngine:
     def exists(self, kind: str, name: str) -> bool:
         """Whether a ``network`` or ``volume`` of that name exists. Raises CommandFailed if the engine does not say."""
         result = self.call(kind, "inspect", name, check=False)
-        if result.code != 0:
-            _require_gone(result)
-        return result.code == 0
+        if result.code == 0 or _SEVERAL.search(result.err):
+            return True
+        _require_gone(result)
+        return False
+
+    def discard(self, kind: str, name: str) -> None:
+        """Remove a ``network`` or ``volume``, all of that name, if the engine lets it go."""
+        if _SEVERAL.search(self.call(kind, "rm", name, check=False).err):
+            ids = self.call(kind, "ls", "--quiet", "--filter", f"name=^{name}$").out.split()
+            self.call(kind, "rm", *ids, check=False)
 
     def users_of_network(self, name: str) -> tuple[str, ...]:
         """Names of the containers that are attached to a network; the engine itself lists only running ones."""

@@ -11,10 +11,11 @@ from lab.tools.process import OnLine, Runner
 
 _AGAIN = re.compile(
     r"node\(s\) already exist for a cluster|container name \S+ is already in use"
-    r"|network \S+ not found"
+    r"|network \S+ not found|network \S+ is ambiguous"
 )
 """kind's message about nodes that exist when it starts, and an engine's about one that appears later; those about
-kind's network, which the last of other labs has removed after kind had found it."""
+kind's network, which the last of other labs has removed after kind had found it, or of which another kind that started
+at once has created a second one: kind removes that when it starts again."""
 
 
 class Kind:

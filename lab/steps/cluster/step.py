@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +9,20 @@ from dataclasses import dataclass
 import yaml
 
 from lab.config import LabSpec
-from lab.engine.journal import Journal, Owned
+from lab.engine.journal import Owned
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, Interrupted, LabError, NameTaken
 from lab.gpu.nvidia.resolve import claim
 from lab.host.engines import inspect
 from lab.host.machine import Machine
-from lab.paths import LabPaths, lab_names, owner
+from lab.paths import owner
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps.cluster import checkpoint
 from lab.steps.cluster.checkpoint import Checkpoint
 from lab.steps.cluster.config import VOLUMES, kind_config, shape
-from lab.steps.cluster.ownership import is_of_labs, one_off, owner_mounts, refuse_foreign_nodes
+from lab.steps.cluster.network import claim_network, creating, why_kept
+from lab.steps.cluster.ownership import one_off, owner_mounts, refuse_foreign_nodes
 from lab.steps.cluster.pausing import thaw
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, baked, mark_used
@@ -125,27 +125,38 @@ class KindCluster(LabStep):
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         restored = checkpoint.restore_mounts(saved.folder) if saved else ()
         old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
-        marks = owner_mounts(ctx, made_network=claim_network(ctx, self.id))
-        with free_ports(self.spec, saved.ports if saved else {}) as ports:
-            remove_volumes(ctx, self.image)
-            ctx.paths.volumes.mkdir(exist_ok=True)
-            everywhere = (*marks, {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES}, *restored)
-            config = kind_config(
-                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, everywhere=everywhere
+        with creating(ctx) as unlock:
+            marks = owner_mounts(ctx, made_network=claim_network(ctx, self.id))
+            with free_ports(self.spec, saved.ports if saved else {}) as ports:
+                remove_volumes(ctx, self.image)
+                ctx.paths.volumes.mkdir(exist_ok=True)
+                everywhere = (*marks, {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES}, *restored)
+                config = kind_config(
+                    self.spec,
+                    ports,
+                    own_node=self.own_node,
+                    old_cgroups=old_cgroups,
+                    mounts=mounts,
+                    everywhere=everywhere,
+                )
+            for port in ports.mappings:
+                ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
+            ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=wanted)
+            ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
+            mark_used(self.image)
+
+            def on_line(line: str) -> None:
+                unlock()
+                _report(ctx, line)
+
+            kind.create(
+                ctx.kind_name,
+                yaml.safe_dump(config),
+                self.image,
+                ctx.paths.kubeconfig,
+                on_line,
+                again=lambda: refuse_foreign_nodes(ctx),
             )
-        for port in ports.mappings:
-            ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
-        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=wanted)
-        ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
-        mark_used(self.image)
-        kind.create(
-            ctx.kind_name,
-            yaml.safe_dump(config),
-            self.image,
-            ctx.paths.kubeconfig,
-            lambda line: _report(ctx, line),
-            again=lambda: refuse_foreign_nodes(ctx),
-        )
         ctx.paths.kubeconfig.chmod(0o600)
         claim_network(ctx, self.id)  # that of a lab which was created at the same time had no node on it before
         state = {"complete": "yes", "shape": wanted, "restored": "yes" if saved else "no"}
@@ -199,11 +210,11 @@ class KindCluster(LabStep):
         for owned in ctx.journal.owned("container"):
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):
-            if why := _why_kept(ctx, owned):
+            if why := why_kept(ctx, owned):
                 ctx.notice(f"network {owned.name} is kept: {why}", "info")
                 ctx.journal.released("network", owned.name)
         for owned in _networks_and_volumes(ctx):
-            ctx.engine.call(owned.kind, "rm", owned.name, check=False)
+            ctx.engine.discard(owned.kind, owned.name)
             if not ctx.engine.exists(owned.kind, owned.name):
                 ctx.journal.released(owned.kind, owned.name)
         ctx.paths.paused.unlink(missing_ok=True)  # of these nodes, not of those that 'kailab reset' creates
@@ -233,34 +244,6 @@ def remove_volumes(ctx: LabContext, image: str) -> None:
         empty = ("--entrypoint", "find", image, VOLUMES, "-mindepth", "1", "-delete")
         ctx.engine.call("run", *one_off(ctx), "--volume", f"{folder}:{VOLUMES}", *empty, check=False)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def claim_network(ctx: LabContext, step: str) -> bool:
-    """Record kind's network, and return whether kind creates it for labs: then the last of them removes it.
-
-    A network that exists was created for labs if the journal of one in this state directory says so, or a node on it.
-    """
-    name = os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
-    journals = (Journal(LabPaths(lab).journal) for lab in lab_names())
-    made = (
-        not ctx.engine.exists("network", name)
-        or any(one.name == name and _made(one) for journal in journals for one in journal.owned("network"))
-        or is_of_labs(ctx.engine, name)
-    )
-    ctx.journal.owns("network", name, step, made="yes" if made else "no")
-    return made
-
-
-def _made(network: Owned) -> bool:
-    return network.facts.get("made") != "no"
-
-
-def _why_kept(ctx: LabContext, network: Owned) -> str:
-    """Why a network outlives the lab; empty if the lab has to remove it."""
-    if not _made(network):
-        return f"it existed before lab {ctx.spec.name}"
-    users = ctx.engine.users_of_network(network.name)
-    return f"{', '.join(users)} {'uses' if len(users) == 1 else 'use'} it" if users else ""
 
 
 def _networks_and_volumes(ctx: LabContext) -> tuple[Owned, ...]:

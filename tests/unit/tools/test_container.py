@@ -219,3 +219,16 @@ def test_silent_engine_proves_nothing(engine: ContainerEngine, runner: FakeRunne
         engine.exists("network", "x")
     with pytest.raises(CommandFailed):
         engine.inspect("x")
+
+
+AMBIGUOUS = "Error response from daemon: 2 matches found based on name: network kind is ambiguous"
+
+
+def test_networks_of_one_name_exist_and_are_all_removed(engine: ContainerEngine, runner: FakeRunner) -> None:
+    for words in ("network inspect kind", "network rm kind"):
+        runner.handle(f"docker {words}", code=1, err=AMBIGUOUS)
+    runner.handle("docker network ls --quiet --filter name=^kind$", out="306e\n0985\n")
+    runner.handle("docker network rm 306e 0985")
+    assert engine.exists("network", "kind")
+    engine.discard("network", "kind")
+    assert "docker network rm 306e 0985" in runner.lines

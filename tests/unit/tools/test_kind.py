@@ -19,6 +19,8 @@ CONFLICT = (
 NODES_EXIST = 'ERROR: failed to create cluster: node(s) already exist for a cluster with the name "kailab-demo"'
 # Docker 20.10, in kind's message
 NO_NETWORK = "docker: Error response from daemon: network kind not found"
+# Docker 20.10, of two kinds that started at once
+TWO_NETWORKS = "Error response from daemon: 2 matches found based on name: network kind is ambiguous"
 CREATE = "/kind create cluster --name kailab-demo"
 
 
@@ -32,7 +34,7 @@ def test_kubeconfig_is_never_printed(runner: FakeRunner) -> None:
     Kind(runner, Path("/kind")).export("kailab-demo", Path("/lab/kubeconfig"))
 
 
-@pytest.mark.parametrize("error", [NODES_EXIST, CONFLICT, NO_NETWORK])
+@pytest.mark.parametrize("error", [NODES_EXIST, CONFLICT, NO_NETWORK, TWO_NETWORKS])
 def test_creation_is_repeated_after_a_late_node_or_a_lost_network(runner: FakeRunner, error: str) -> None:
     runner.handle(CREATE, code=1, err=error, times=1)
     runner.handle("/kind delete cluster --name kailab-demo")

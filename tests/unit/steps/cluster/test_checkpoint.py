@@ -243,7 +243,7 @@ def test_network_that_another_lab_is_just_creating_is_recognised_afterwards(
     """No node is on it yet when this lab starts: still, the last of the two removes it."""
     world.runner.handle(["docker", "network", "inspect"])
     created = Created(world, monkeypatch)
-    monkeypatch.setattr("lab.steps.cluster.step.is_of_labs", lambda *_: bool(created.mounts))
+    monkeypatch.setattr("lab.steps.cluster.network.is_of_labs", lambda *_: bool(created.mounts))
     created.up()
     assert [one.facts["made"] for one in world.ctx.journal.owned("network")] == ["yes"]
 

@@ -10,11 +10,13 @@ import pytest
 from lab.engine.events import Notice
 from lab.engine.journal import Journal
 from lab.errors import CommandFailed
-from lab.paths import LabPaths
+from lab.paths import LabPaths, network_lock
 from lab.steps.cluster.config import VOLUMES
+from lab.steps.cluster.network import claim_network, creating
 from lab.steps.cluster.ownership import owner_mounts
-from lab.steps.cluster.step import KindCluster, claim_network
+from lab.steps.cluster.step import KindCluster
 from lab.tools.container import ContainerEngine
+from lab.tools.lock import lock_now
 from lab.tools.process import Result
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
@@ -233,3 +235,23 @@ def test_a_new_network_is_claimed_before_kind_creates_it(
     monkeypatch.setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", "lab-net")
     assert claim_network(world.ctx, "cluster")
     assert world.owned("network") == ["lab-net"]
+
+
+def test_one_lab_at_a_time_creates_the_network(world: LabWorld, docker: Docker) -> None:
+    del docker.networks["kind"]
+    with creating(world.ctx) as unlock:
+        unlock()
+        assert lock_now(network_lock()) is None
+        docker.networks["kind"] = set()
+        unlock()
+        held = lock_now(network_lock())
+        assert held is not None
+        with held:
+            unlock()
+
+
+def test_labs_start_at_once_in_a_network_that_exists(world: LabWorld) -> None:
+    held = lock_now(network_lock())
+    assert held is not None
+    with held, creating(world.ctx):
+        pass
