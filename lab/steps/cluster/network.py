@@ -23,7 +23,7 @@ def creating(ctx: LabContext) -> Iterator[Callable[[], None]]:
     """Hold a lock while there is no network; call what is yielded to release it as soon as kind has created one.
 
     Two kinds that start at once create two networks of one name, and then the engine refuses both by name (seen with
-    kind 0.31 and Docker 20.10). Raises Interrupted, LabError.
+    kind 0.33 and Docker 20.10). Raises Interrupted, LabError.
     """
 
     def missing() -> bool:
