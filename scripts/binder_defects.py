@@ -10,6 +10,7 @@ from functools import partial
 from lab.errors import WaitTimeout
 from lab.invariants import Watcher
 from lab.invariants.catalogue import ALL
+from lab.invariants.model import Invariant
 from lab.invariants.verify import verify
 from lab.kai import line_of
 from lab.kai.names import RECEIVED_ANNOTATION
@@ -109,8 +110,7 @@ def unused_reservation_not_counted(b: Workbench) -> Seen | None:
     setting = setting_of(b.lab)
     _deniable(b)
     _deny_bindings(b, True)
-    rules = [one for one in ALL if "unused-reservation-not-counted" in one.defects]
-    with Watcher(scopes_of_lab(b.lab), rules) as watcher:
+    with Watcher(scopes_of_lab(b.lab), _broken_by("unused-reservation-not-counted")) as watcher:
         watcher.look()
         b.host.submit(*(fraction_pod(f"half-{number}") for number in range(2 * setting.gpus * setting.workers)))
         began = watcher.seconds
@@ -165,9 +165,13 @@ def _deny_bindings(b: Workbench, deny: bool) -> None:
     b.cluster.patch("Namespace", b.space, {"metadata": {"labels": {_DENIED: "yes" if deny else None}}})
 
 
+def _broken_by(defect: str) -> list[Invariant]:
+    return [one for one in ALL if defect in one.defects]
+
+
 def _proven(b: Workbench, defect: str) -> Seen | None:
     """The violation that ``verify`` attributes to the defect, with the proof."""
-    report = verify(scopes_of_lab(b.lab), invariants=[one for one in ALL if defect in one.defects])
+    report = verify(scopes_of_lab(b.lab), invariants=_broken_by(defect))
     proven = [one for one in report.violations if one.defect == defect]
     return Seen.of(proven[0]) if proven else None
 

@@ -25,6 +25,7 @@ OVER_PACKED = "over-packed-on-retry"
 PROOF_SECONDS = 2.0
 """How long after a violation by ``UNCOUNTED`` the binder may log its cause, on a busy machine."""
 
+_BREAKING = {one.id: one.defects for one in ALL}
 _POD = re.compile(r"^pod ([^/\s]+)/([^:\s]+)")
 _GROUP = re.compile(r"GPU group ([^\s,]+)")
 _DELETED = "Did not find fraction pod for gpu group, deleting reservation pod"
@@ -40,7 +41,8 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
 
     Proofs are lines of the binder's log; where it cannot be read, nothing is proven.
     """
-    if not (possible := _possible(violation, scope)):
+    possible = {RETRIED, IN_STORM, *_PROOFS}.intersection(_possible(violation.rule, scope.kai_version))
+    if not possible:
         return violation
     log: list[str] = []
     with suppress(LabError):
@@ -55,13 +57,14 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
 
 def awaits_proof(violation: Violation, scope: Scope) -> bool:
     """Whether a proof may come within ``PROOF_SECONDS``: the binder is about to remove an unused reservation pod."""
-    return not violation.defect and UNCOUNTED in _possible(violation, scope) and bool(_unused(violation))
+    possible = _possible(violation.rule, scope.kai_version)
+    return not violation.defect and UNCOUNTED in possible and bool(_unused(violation))
 
 
-def _possible(violation: Violation, scope: Scope) -> set[str]:
-    """The known defects of the KAI version that break the violation's invariant."""
-    breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
-    return set(breaking).intersection(known_defects_of(scope.kai_version))
+def _possible(rule: str, kai_version: str) -> tuple[str, ...]:
+    """The defects of a KAI version that break an invariant."""
+    known = known_defects_of(kai_version)
+    return tuple(name for name in _BREAKING.get(rule, ()) if name in known)
 
 
 def _proven(violation: Violation, defect: str, *logged: str) -> Violation:
@@ -132,11 +135,10 @@ def with_consequences(violations: Iterable[Violation]) -> list[Violation]:
     """
     found = list(violations)
     proven = {(one.side, group): one.defect for one in found if one.defect for group in _groups(one)}
-    breaking = {one.id: one.defects for one in ALL}
 
     def attributed(violation: Violation) -> Violation:
         defects = (proven.get((violation.side, group), "") for group in _groups(violation))
-        defect = next((one for one in defects if one in breaking.get(violation.rule, ())), "")
+        defect = next((one for one in defects if one in _BREAKING.get(violation.rule, ())), "")
         return replace(violation, defect=violation.defect or defect)
 
     return [attributed(one) for one in found]
@@ -171,8 +173,6 @@ class Cause:
 
 def cause_of(violation: Violation, kai_version: str) -> Cause:
     """The proven defect of a violation, or else those that this KAI version has and that break its invariant."""
-    known = known_defects_of(kai_version)
-    breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
-    defects = (violation.defect,) if violation.defect else tuple(name for name in breaking if name in known)
+    defects = (violation.defect,) if violation.defect else _possible(violation.rule, kai_version)
     cures = dict.fromkeys(cured_in(name, kai_version) or "none" for name in defects)
     return Cause(defects, tuple(cures), bool(violation.defect))
