@@ -21,6 +21,7 @@ from lab.gpu.simulated.nvml_build import node_arch, source_digest
 from lab.kai.names import GPU_PRESENT_LABEL
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import refuse_foreign
+from lab.kube.readiness import StuckPods
 from lab.objects.fields import Obj
 from lab.objects.views import NodeView, PodView
 from lab.paths import assets
@@ -35,9 +36,9 @@ CONFIG_ANNOTATION = "kailab/gpu-config"
 SELECTOR = "name=nvidia-device-plugin-ds"
 _NAME = "nvidia-device-plugin-daemonset"
 _PODS_SECONDS = 120.0
+_CRASHES = 3  # after back-offs of 30 s
 # The kubelet reports a change of its devices with its next status, at most 10 s later.
 _ALLOCATABLE_SECONDS = 90.0
-_PERMANENT = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError")
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class GpuPlugin(LabStep):
             namespace=NAMESPACE,
             labels=SELECTOR,
             timeout=_PODS_SECONDS,
-            fail=_permanent_failure,
+            fail=StuckPods(images_present=False, crashes=_CRASHES),
             what=f"the device plugin runs on {', '.join(starts)}",
         )
         ctx.progress("waiting for the kubelets to offer the GPUs")
@@ -233,12 +234,3 @@ def _log_tails(cluster: Cluster) -> list[str]:
         with contextlib.suppress(ApiFailed):
             lines += [f"{pod.name}: {line}" for line in cluster.logs(pod.name, NAMESPACE, tail=6).splitlines()]
     return lines
-
-
-def _permanent_failure(pods: Sequence[Obj]) -> str | None:
-    for view in map(PodView.of, pods):
-        for waiting in view.waiting:
-            crashed = waiting.reason == "CrashLoopBackOff" and view.restarts >= 3
-            if crashed or waiting.reason in _PERMANENT:
-                return f"{view.name} on {view.node}: {waiting.reason}: {waiting.message}"
-    return None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.objects.views import Condition, PodView, is_true
 
-HOPELESS = frozenset({"ErrImageNeverPull", "InvalidImageName"})
-"""Waiting reasons that are final. CreateContainerConfigError is not, because KAI creates its ConfigMaps after the pod;
-ImagePullBackOff is not either."""
+_HOPELESS = frozenset({"ErrImageNeverPull", "InvalidImageName"})
+"""Waiting reasons that are final. CreateContainerConfigError is not: KAI creates its ConfigMaps after the pod, and a
+kubelet that has just started has not read the Services. ImagePullBackOff is not either."""
 
 Obj = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def why_never(obj: Obj) -> str | None:
         if pod.ended:
             return f"pod {name} has ended: {pod.phase}{f', {pod.reason}' if pod.reason else ''}"
         for waiting in pod.waiting:
-            if waiting.reason in HOPELESS:
+            if waiting.reason in _HOPELESS:
                 return f"pod {name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
     for condition in Condition.all_of(obj):
         late = kind == "Deployment" and condition.reason == "ProgressDeadlineExceeded"
@@ -49,6 +49,33 @@ def why_never(obj: Obj) -> str | None:
         if (late and _observed(obj)) or failed:
             return f"{kind} {name}: {condition.reason}: {condition.message}"
     return None
+
+
+class StuckPods:
+    """Says why pods cannot start, to end a wait for them early.
+
+    Only crashes during the wait count: the pods of a stopped lab come back with the restarts of their whole life, and
+    crash until what they need is there again. Five, after back-offs of 150 s, are more than a matter of start order.
+    With ``images_present`` in the nodes, a failed image pull is final.
+    """
+
+    def __init__(self, *, images_present: bool, crashes: int = 5) -> None:
+        self._images_present = images_present
+        self._crashes = crashes
+        self._restarts_before: dict[tuple[str, str], int] = {}
+
+    def __call__(self, pods: Sequence[Obj]) -> str | None:
+        for view in map(PodView.of, pods):
+            if view.deleting:
+                continue
+            for waiting in view.waiting:
+                before = self._restarts_before.setdefault((view.uid, waiting.name), waiting.restarts)
+                hopeless = waiting.reason in _HOPELESS
+                missing = self._images_present and waiting.reason == "ImagePullBackOff"
+                crashing = waiting.reason == "CrashLoopBackOff" and waiting.restarts - before >= self._crashes
+                if hopeless or missing or crashing:
+                    return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
+        return None
 
 
 def replaced(obj: Obj) -> bool:

@@ -13,7 +13,6 @@ from lab.errors import ApiFailed, LabError
 from lab.kube import Cluster
 from lab.kube.access_review import Permission
 from lab.kube.ownership import BY_HELM
-from lab.kube.readiness import HOPELESS
 from lab.objects.fields import labels_of
 from lab.objects.views import PodView
 from lab.paths import assets
@@ -22,9 +21,6 @@ from lab.session.context import LabContext
 from lab.tools.helm import Helm, Release
 
 Json = dict[str, Any]
-
-
-_CRASHES = 5  # restarts, after back-offs of 150 s, from which a crash loop is not just a matter of start order
 
 
 def helm_for(ctx: LabContext) -> Helm:
@@ -194,31 +190,6 @@ def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:
             f"the chart {chart} is unreadable: {error}", fix="delete that file and re-run the command"
         ) from error
     return texts
-
-
-class StuckPods:
-    """Says why pods cannot start, to end a wait for them early.
-
-    Only crashes during the wait count: the pods of a stopped lab come back with the restarts of their whole life, and
-    crash until what they need is there again. With ``images_present`` in the nodes, a failed image pull is final.
-    """
-
-    def __init__(self, *, images_present: bool) -> None:
-        self._images_present = images_present
-        self._restarts_before: dict[tuple[str, str], int] = {}
-
-    def __call__(self, pods: list[Json]) -> str | None:
-        for view in map(PodView.of, pods):
-            if view.deleting:
-                continue
-            for waiting in view.waiting:
-                before = self._restarts_before.setdefault((view.uid, waiting.name), waiting.restarts)
-                hopeless = waiting.reason in HOPELESS
-                missing = self._images_present and waiting.reason == "ImagePullBackOff"
-                crashing = waiting.reason == "CrashLoopBackOff" and waiting.restarts - before >= _CRASHES
-                if hopeless or missing or crashing:
-                    return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
-        return None
 
 
 def restart_crashed(cluster: Cluster, namespace: str, labels: str | None = None) -> None:

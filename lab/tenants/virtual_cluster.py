@@ -12,6 +12,7 @@ from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.access_review import Permission
 from lab.kube.ownership import owner_of, refuse_foreign
+from lab.kube.readiness import StuckPods
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import control_plane, namespace_labels, tenant_namespace
 from lab.objects.views import PodView
@@ -287,7 +288,7 @@ class VirtualCluster(LabStep):
             labels=self._control_plane,
             timeout=_START_SECONDS,
             what=f"the control plane of tenant {name} is Ready",
-            fail=helm_release.StuckPods(images_present=in_nodes),
+            fail=StuckPods(images_present=in_nodes),
         )
         for kind in ("Deployment", "StatefulSet"):
             # after an upgrade the old pod is Ready too, until the new one has replaced it

@@ -20,7 +20,7 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.access_review import Permission
 from lab.kube.leftovers import of_release
 from lab.kube.ownership import is_own, owner_of, refuse_foreign
-from lab.kube.readiness import is_ready
+from lab.kube.readiness import StuckPods, is_ready
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, namespace_labels, tenant_namespace
 from lab.objects.views import PodView
@@ -345,7 +345,7 @@ class Kai(LabStep):
                 up,
                 namespace=NAMESPACE,
                 timeout=_READY_SECONDS,
-                fail=helm_release.StuckPods(images_present=ctx.images_in_nodes),
+                fail=StuckPods(images_present=ctx.images_in_nodes),
                 what=f"KAI's components run: {', '.join(sorted(expected))}",
             )
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)

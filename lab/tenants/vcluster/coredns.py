@@ -11,12 +11,12 @@ from contextlib import suppress
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
+from lab.kube.readiness import StuckPods
 from lab.objects.fields import parts
 from lab.objects.isolation_labels import control_plane, tenant_namespace
 from lab.objects.synced import selector
 from lab.objects.views import ContainerView, PodView
 from lab.session.context import LabContext
-from lab.steps import helm_release
 
 NAMESPACE, NAME = "kube-system", "coredns"
 """Of its Deployment and its ConfigMap, in the tenant."""
@@ -54,7 +54,7 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
                 labels=SELECTOR,
                 timeout=SECONDS,
                 what=f"CoreDNS of tenant {name} is Ready",
-                fail=helm_release.StuckPods(images_present=ctx.images_in_nodes),
+                fail=StuckPods(images_present=ctx.images_in_nodes),
             )
         except WaitTimeout:
             if not left:

@@ -78,12 +78,35 @@ def test_config_hash_depends_on_the_gpus(change: Json) -> None:
 
 def test_crashing_plugin_ends_the_wait_with_its_reason(world: GpuWorld) -> None:
     world.plan(*WORKERS)
-    pod = plugin_pod(WORKERS[0], "x", STARTED)
-    crash = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
-    pod["status"].update(conditions=[], containerStatuses=[{"name": "c", "restartCount": 3, "state": crash}])
-    world.api.add(pod)
+
+    def crashes(restarts: int) -> None:
+        pod = plugin_pod(WORKERS[0], "x", STARTED)
+        state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
+        status = [{"name": "c", "restartCount": restarts, "state": state}]
+        pod["status"].update(conditions=[], containerStatuses=status)
+        world.api.add(pod)
+
+    crashes(0)
+    world.api.after("watch", "Pod", lambda _: crashes(3))
     with pytest.raises(WaitTimeout, match="CrashLoopBackOff: back-off 40s"):
         GpuPlugin(SPEC).apply(world.ctx)
+
+
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "CreateContainerConfigError"])
+def test_plugin_of_a_stopped_lab_is_waited_for(world: GpuWorld, reason: str) -> None:
+    """Its restarts are of its whole life, and a kubelet that has just started has not read the Services."""
+    world.plan(*WORKERS)
+    pod = plugin_pod(WORKERS[0], "x", STARTED)
+    state = {"waiting": {"reason": reason, "message": "services have not yet been read at least once"}}
+    pod["status"].update(conditions=[], containerStatuses=[{"name": "c", "restartCount": 3, "state": state}])
+    world.api.add(pod)
+
+    def start() -> None:
+        world.api.remove("Pod")
+        world.serve()
+
+    world.api.cluster.meanwhile = start
+    GpuPlugin(SPEC).apply(world.ctx)
 
 
 def test_plugin_is_restarted_on_a_node_with_an_unhealthy_gpu(world: GpuWorld) -> None:
