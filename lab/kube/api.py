@@ -73,12 +73,23 @@ class Api:
         return items
 
     def logs(
-        self, pod: str, namespace: str, container: str | None = None, tail: int | None = None, previous: bool = False
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None = None,
+        *,
+        tail: int | None = None,
+        seconds: int | None = None,
+        previous: bool = False,
     ) -> str:
-        """The log of a container (the pod's default one): its last ``tail`` lines, or that of its previous run."""
+        """The log of a container (the pod's default one): its last ``tail`` lines, those of the last ``seconds``, or
+        that of its previous run.
+        """
         query = {"container": container or self._default_container(namespace, pod)}
         if tail is not None:
             query["tailLines"] = str(tail)
+        if seconds is not None:
+            query["sinceSeconds"] = str(seconds)
         if previous:
             query["previous"] = "true"
         path, title = POD.path(namespace, pod, "log"), f"log of {POD.title(namespace, pod)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from lab.workloads.namespace import WorkloadNamespace
 
 _FACTS = pytest.StashKey[dict[str, str]]()
+_BEGAN = pytest.StashKey[float]()
+_COLLECTED = pytest.StashKey[bool]()
 _NOTHING_PASSED = pytest.StashKey[bool]()
 _REMOVED = "removed"
 """Fact of a run: what it removed of killed ones, a line each."""
@@ -85,22 +88,19 @@ def activate(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Collect artifacts after a failure, while the test's pods still exist."""
+    """Collect artifacts after the first failure of a test, while its pods still exist unless it failed in teardown."""
     report = yield
     lab = item.config.stash.get(ATTACHED, None)
     seconds = float(item.config.getoption("lab_artifacts_seconds"))
-    if (
-        lab is not None
-        and report.failed
-        and report.when != "teardown"
-        and seconds > 0
-        and (NAMESPACES in item.stash or uses(item, "lab"))
-    ):
-        report.sections.append(("kailab artifacts", _collect(item, lab, seconds)))
+    began = item.stash.setdefault(_BEGAN, report.start)
+    wanted = report.failed and seconds > 0 and _COLLECTED not in item.stash
+    if lab is not None and wanted and (NAMESPACES in item.stash or uses(item, "lab")):
+        item.stash[_COLLECTED] = True
+        report.sections.append(("kailab artifacts", _collect(item, lab, seconds, time.time() - began)))
     return report
 
 
-def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
+def _collect(item: pytest.Item, lab: Lab, seconds: float, age: float) -> str:
     """The text for the report; an error here never becomes an error of the test."""
     from lab.report.artifacts import collect
 
@@ -109,7 +109,8 @@ def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
     root = Path(given).expanduser().absolute() if given else item.config.rootpath / "artifacts"
     folder = root / (re.sub(r"[^\w.=-]+", "-", item.nodeid).strip("-")[-150:])
     try:
-        done = collect(folder, lab.cluster, namespaces, title=item.nodeid, facts=lab.facts(), seconds=seconds)
+        facts = lab.facts()
+        done = collect(folder, lab.cluster, namespaces, title=item.nodeid, facts=facts, seconds=seconds, age=age)
     except Exception as error:  # noqa: BLE001 - see above
         return f"could not be collected: {type(error).__name__}: {error}"
     item.user_properties.append(("kailab.artifacts", str(done.folder)))

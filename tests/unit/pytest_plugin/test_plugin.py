@@ -194,16 +194,27 @@ def test_require_refuses_unknown_needs(run: Run) -> None:
 
 def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:
     text = """
+        import pytest
+
         def test_bad(workloads):
             assert workloads.namespace == "another"
 
         def test_other_trouble():
             assert False
+
+        @pytest.fixture
+        def late(lab):
+            yield
+            assert False
+
+        def test_late(late):
+            pass
     """
     result = run(text, "--lab-artifacts=kept", "--junitxml=junit.xml")
-    result.assert_outcomes(failed=2)
-    (index,) = Path("kept").glob("*/kailab-index.txt")
+    result.assert_outcomes(failed=2, passed=1, errors=1)
+    index, late = sorted(Path("kept").glob("*/kailab-index.txt"))
     assert "test_bad" in index.parent.name
+    assert "test_late" in late.parent.name
     assert "lab: demo" in index.read_text()
     result.stdout.fnmatch_lines(["*kailab artifacts*", f"{index.parent.absolute()} (*files)"])
     case = ET.parse("junit.xml").getroot().find("testsuite/testcase/properties/property")

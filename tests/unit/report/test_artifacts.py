@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.report.artifacts import collect, collect_lab, dump, summary
+from lab.report.artifacts import LOG_LINES, collect, collect_lab, dump, summary
 from lab.workloads.namespace import WorkloadNamespace
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.kube_fake import pod
@@ -87,6 +87,16 @@ def test_tenant_is_collected_from_both_sides(host: FakeApiServer, tmp_path: Path
     assert {"ml/ns/pods.yaml", "ml/on-host/pods.yaml", "ml/on-host/podgroups.yaml"} <= set(done.files)
     assert {"ml/syncer/ml-0.main.log", "ml/on-host/summary.txt"} <= set(done.files)
     assert "mine-x-ns-x-ml" in (tmp_path / "t/ml/on-host/summary.txt").read_text()
+
+
+@pytest.mark.parametrize("lines", [LOG_LINES + 1, 3])
+def test_logs_reach_back_to_the_start_of_the_test(host: FakeApiServer, tmp_path: Path, lines: int) -> None:
+    host.add(inside("kai-scheduler", "binder"))
+    logs = {("sinceSeconds", "62"): "since\n" * lines, ("tailLines", str(LOG_LINES)): "tail\n" * LOG_LINES}
+    host.react("log", "Pod", lambda call: next(text for query, text in logs.items() if query in call.query.items()))
+    collect(tmp_path / "t", host.cluster, [], title="test_it", age=61.2)
+    text = (tmp_path / "t/host/kai-scheduler/binder.main.log").read_text()
+    assert text == ("since\n" * lines if lines > LOG_LINES else "tail\n" * LOG_LINES)
 
 
 def test_tokens_are_redacted(host: FakeApiServer, tmp_path: Path) -> None:
