@@ -17,7 +17,7 @@ from lab.kai.names import RECEIVED_ANNOTATION
 from lab.objects.views import PodView
 from lab.operations.verify import scopes_of_lab
 from lab.steps.kai.step import NAMESPACE
-from lab.workloads.modifiers import of_priority
+from lab.workloads.modifiers import of_priority, on_node
 from lab.workloads.pods import fraction_pod, gpu_pod
 from scripts.can_run_cases import scheduler_period
 from scripts.scenarios.admission_cases import policy, webhook
@@ -25,7 +25,7 @@ from scripts.scenarios.capture import setting_of
 from scripts.scenarios.cluster_changes import OnNodes
 from scripts.scenarios.kai_cases import on_bindings
 from scripts.scenarios.manifests import over
-from scripts.workbench import EFFECT_SECONDS, SECONDS, Json, Seen, Workbench
+from scripts.workbench import EFFECT_SECONDS, SECONDS, Json, Seen, Workbench, workers
 from tests.e2e.kai_components import pods
 
 _PERIOD_SECONDS = 5.0
@@ -137,6 +137,37 @@ def over_packed_on_retry(b: Workbench) -> Seen | None:
         if seen := _proven(b, "over-packed-on-retry"):
             return seen
         b.host.remove("second", "urgent")
+    return None
+
+
+def counted_in_another_group(b: Workbench) -> Seen | None:
+    """Scheduler cycles were 5 s apart. The binding of a half to one node was denied, then took 10 s; meanwhile half a
+    GPU of another node became free. Then a half for the first node came.
+    """
+    near, far, *_ = workers(b.lab)
+    b.undo.enter_context(scheduler_period(b.lab, _PERIOD_SECONDS))
+    rest = setting_of(b.lab).gpus - 1
+    b.run(*(on_node(gpu_pod(f"whole-{number}", gpus=rest), node) for number, node in enumerate((near, far))))
+    b.run(on_node(fraction_pod("stays"), far))
+    _deniable(b)
+    _slow(b, on_bindings(webhook("slow", b.space)))
+    for _ in range(_ROUNDS):
+        b.host.submit(on_node(fraction_pod("leaves"), far))
+        b.host.running("leaves", timeout=SECONDS)
+        _deny_bindings(b, True)
+        b.host.submit(fraction_pod("moved"))
+        _failed_once(b, "moved")
+        _deny_bindings(b, False)
+        b.host.remove("leaves")
+        (moved,) = b.host.running("moved", timeout=SECONDS)
+        if moved.node == near:
+            b.host.submit(on_node(fraction_pod("next"), near))
+            with suppress(WaitTimeout):
+                b.host.running("next", timeout=_BIND_SECONDS)
+            if seen := _proven(b, "counted-in-another-group"):
+                return seen
+            b.host.remove("next")
+        b.host.remove("moved")
     return None
 
 

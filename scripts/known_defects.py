@@ -26,6 +26,7 @@ from lab.steps.kai.values import release_values
 from lab.text import without_colours
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 from scripts.binder_defects import (
+    counted_in_another_group,
     double_reservation,
     early_reservation_removal,
     group_lost_on_rollback,
@@ -266,6 +267,7 @@ DEFECTS: dict[str, Situation] = {
         reservation_lost_on_retry,
         over_packed_on_retry,
         unused_reservation_not_counted,
+        counted_in_another_group,
         stale_hook_job,
         config_made_anew,
         shard_not_ready_for_helm,

@@ -14,6 +14,7 @@ _UNSYNCED = "pods, PodGroups and queues have separate watches, which are not syn
 _OVER_PACKING = (
     "over-packed-burst",
     "over-packed-on-retry",
+    "counted-in-another-group",
     "double-reservation",
     "reservation-lost-on-retry",
     "reservation-lost-in-storm",
@@ -66,14 +67,19 @@ ALL: tuple[Invariant, ...] = (
         "A pod that shares a GPU has a live reservation pod.",
         reservations.reserved,
         needs=("Pod",),
-        defects=("early-reservation-removal", "reservation-lost-on-retry", "reservation-lost-in-storm"),
+        defects=(
+            "early-reservation-removal",
+            "reservation-lost-on-retry",
+            "reservation-lost-in-storm",
+            "counted-in-another-group",
+        ),
     ),
     Invariant(
         "group-on-one-node",
         "A GPU group, its reservation pod and its pods are on one node.",
         reservations.one_node,
         needs=("Pod",),
-        defects=("reservation-lost-on-retry", "reservation-lost-in-storm"),
+        defects=("reservation-lost-on-retry", "reservation-lost-in-storm", "counted-in-another-group"),
     ),
     Invariant(
         "gpu-told",

@@ -13,6 +13,8 @@ from lab.invariants.gpus import UNUSED
 from lab.invariants.model import Violation
 from lab.invariants.scope import Scope, known_defects_of
 from lab.kai import cured_in, line_of
+from lab.objects.kai import BindRequestView
+from lab.objects.views import PodView
 
 RETRIED, IN_STORM = "reservation-lost-on-retry", "reservation-lost-in-storm"
 """Defects of lab/kai/defects.toml that can be proven; these: the binder deletes the reservation pod of a shared GPU."""
@@ -22,6 +24,8 @@ UNCOUNTED = "unused-reservation-not-counted"
 """A node has more reservation pods than GPUs, and the binder has found one of them unused."""
 OVER_PACKED = "over-packed-on-retry"
 """A GPU is shared by too many pods, and the first bind of one of them failed."""
+COUNTED_ELSEWHERE = "counted-in-another-group"
+"""A bound pod is in other GPU groups than its BindRequest has, so that KAI's scheduler counts it in those."""
 PROOF_SECONDS = 2.0
 """How long after a violation by ``UNCOUNTED`` the binder may log its cause, on a busy machine."""
 
@@ -39,11 +43,15 @@ _FAILED = "Failed to bind pod to node"
 def with_cause(violation: Violation, scope: Scope) -> Violation:
     """Return the violation with the defect that caused it and the proof, or unchanged without proof.
 
-    Proofs are lines of the binder's log; where it cannot be read, nothing is proven.
+    Proofs are lines of the binder's log, or a BindRequest; where they cannot be read, nothing is proven.
     """
-    possible = {RETRIED, IN_STORM, *_PROOFS}.intersection(_possible(violation.rule, scope.kai_version))
+    possible = {RETRIED, IN_STORM, COUNTED_ELSEWHERE, *_PROOFS}.intersection(
+        _possible(violation.rule, scope.kai_version)
+    )
     if not possible:
         return violation
+    if COUNTED_ELSEWHERE in possible and (request := _other_request(violation, scope)):
+        return replace(violation, defect=COUNTED_ELSEWHERE, evidence=(*violation.evidence, request))
     log: list[str] = []
     with suppress(LabError):
         log = _binder_log(scope)
@@ -146,6 +154,27 @@ def with_consequences(violations: Iterable[Violation]) -> list[Violation]:
 
 def _groups(violation: Violation) -> set[str]:
     return set(_GROUP.findall("\n".join((violation.what, *violation.evidence))))
+
+
+def _other_request(violation: Violation, scope: Scope) -> str:
+    """A BindRequest with a pod or GPU group of the violation, whose pod has other groups; empty without one."""
+    groups, pods = _groups(violation), {(namespace, name) for namespace, name, _ in _pods(violation)}
+    with suppress(LabError):
+        for request in map(BindRequestView.of, scope.cluster.list("BindRequest")):
+            concerned = groups.intersection(request.gpu_groups) or (request.namespace, request.pod) in pods
+            if not concerned or request.phase == "Failed":
+                continue
+            pod = PodView.of(scope.cluster.get("Pod", request.pod, request.namespace) or {})
+            if pod.node and pod.gpu_groups and not set(pod.gpu_groups).intersection(request.gpu_groups):
+                return (
+                    f"BindRequest {request.namespace}/{request.name}: to {request.node}, {_listed(request.gpu_groups)};"
+                    f" its pod is on {pod.node}, {_listed(pod.gpu_groups)}"
+                )
+    return ""
+
+
+def _listed(groups: Iterable[str]) -> str:
+    return f"GPU group {', '.join(groups)}"
 
 
 def _binder_log(scope: Scope) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
 from lab.invariants.known_defects import (
+    COUNTED_ELSEWHERE,
     IN_STORM,
     OVER_PACKED,
     RETRIED,
@@ -25,6 +26,7 @@ from lab.invariants.known_defects import (
 from lab.kube import Cluster
 from lab.serialization import to_json
 
+Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVIDENCE = (
     "pod kai-resource-reservation/gpu-reservation-1: Pending, on w, holds GPU (not reported yet), GPU group g",
@@ -44,12 +46,20 @@ IN_BURST = "over-packed-burst"
 
 
 class Binder:
-    """A cluster with the log of KAI's binder, which cannot be read if it is None."""
+    """A cluster with the log of KAI's binder, which cannot be read if it is None, and a BindRequest with its pod."""
 
-    def __init__(self, log: str | None) -> None:
+    def __init__(self, log: str | None, request: Json | None = None, pod: Json | None = None) -> None:
         self.log = log
+        self.request = request
+        self.pod = pod
 
-    def list(self, kind: str, namespace: str, labels: str) -> list[dict[str, Any]]:
+    def get(self, kind: str, name: str, namespace: str) -> Json | None:
+        assert (kind, name, namespace) == ("Pod", "moved", "t")
+        return self.pod
+
+    def list(self, kind: str, namespace: str = "", labels: str = "") -> list[Json]:
+        if kind == "BindRequest":
+            return [self.request] if self.request else []
         assert (kind, namespace, labels) == ("Pod", "kai-scheduler", "app=binder")
         return [{"metadata": {"name": "binder-1"}}]
 
@@ -111,12 +121,12 @@ def test_violation_without_evidence_is_unchanged(violation: Violation, where: Sc
     ("violation", "version", "cause"),
     [
         (replace(LOST, defect=RETRIED), "0.16.8", Cause((RETRIED,), ("none",), proven=True)),
-        (LOST, "0.16.8", Cause((RETRIED, IN_STORM), ("none",))),
-        (LOST, "0.17.0", Cause((RETRIED, IN_STORM), ("none",))),
+        (LOST, "0.16.8", Cause((RETRIED, IN_STORM, COUNTED_ELSEWHERE), ("none",))),
+        (LOST, "0.17.0", Cause((RETRIED, IN_STORM, COUNTED_ELSEWHERE), ("none",))),
         (
             replace(LOST, rule="gpu-fractions"),
             "0.17.0",
-            Cause(("over-packed-burst", OVER_PACKED, RETRIED, IN_STORM), ("none",)),
+            Cause(("over-packed-burst", OVER_PACKED, COUNTED_ELSEWHERE, RETRIED, IN_STORM), ("none",)),
         ),
         (replace(LOST, rule="queue-limit"), "0.16.8", Cause()),
         (LOST, "", Cause()),
@@ -133,6 +143,44 @@ def test_what_else_a_lost_reservation_breaks_in_its_gpu_group_has_the_same_defec
     """Seen with 0.16.8: the breaches of the group began seconds before the binder's log line."""
     proven = replace(LOST, defect=IN_STORM)
     assert [one.defect for one in with_consequences([LOST, ON_TWO_NODES, proven])] == [IN_STORM] * 3
+
+
+REQUEST = {
+    "metadata": {"name": "moved", "namespace": "t"},
+    "spec": {"podName": "moved", "selectedNode": "v", "selectedGPUGroups": ["g"]},
+    "status": {"phase": "Succeeded"},
+}
+MOVED = {
+    "metadata": {"name": "moved", "namespace": "t", "labels": {"runai-gpu-group": "h"}},
+    "spec": {"nodeName": "w", "containers": []},
+    "status": {"phase": "Running"},
+}
+
+
+@pytest.mark.parametrize(
+    "violation",
+    [ON_TWO_NODES, LOST, replace(LOST, rule="gpu-fractions", evidence=("pod t/moved: Running, GPU group h",))],
+)
+def test_bind_request_of_another_group_than_its_pod_is_evidence(violation: Violation) -> None:
+    where = Scope("", cast("Cluster", Binder("", REQUEST, MOVED)), kai_version="0.16.8")
+    found = with_cause(violation, where)
+    line = "BindRequest t/moved: to v, GPU group g; its pod is on w, GPU group h"
+    assert (found.defect, found.evidence) == (COUNTED_ELSEWHERE, (*violation.evidence, line))
+
+
+@pytest.mark.parametrize(
+    ("request_change", "pod_change"),
+    [
+        ({"status": {"phase": "Failed"}}, {}),  # the scheduler does not count it
+        ({"spec": {**REQUEST["spec"], "selectedGPUGroups": ["other"]}}, {}),
+        ({}, {"spec": {"containers": []}}),  # not bound
+        ({}, {"metadata": {**MOVED["metadata"], "labels": {"runai-gpu-group": "g"}}}),
+        ({}, {"metadata": {**MOVED["metadata"], "labels": {}}}),
+    ],
+)
+def test_bind_request_that_fits_its_pod_is_no_evidence(request_change: Json, pod_change: Json) -> None:
+    binder = Binder("", {**REQUEST, **request_change}, {**MOVED, **pod_change})
+    assert with_cause(ON_TWO_NODES, Scope("", cast("Cluster", binder), kai_version="0.16.8")) is ON_TWO_NODES
 
 
 @pytest.mark.parametrize(

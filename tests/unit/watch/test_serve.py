@@ -137,7 +137,7 @@ def test_violation_appears_with_its_defect_and_ends() -> None:
     with Watch(*CLUSTER, *(component(app, "0.14.0") for app in COMPONENTS)) as watch:
         watch.until(lambda: 'kailab_kai_info{version="0.14.0"}' in watch.metrics())
         watch.server.add(share("late", 0.5))
-        defects = ["over-packed-on-retry", "double-reservation"]
+        defects = ["over-packed-on-retry", "counted-in-another-group", "double-reservation"]
         name = violated("gpu-fractions", ",".join(defects), "none,0.14.6", "false")
         watch.until(lambda: watch.metrics().get(name) == 1)
         assert watch.metrics()['kailab_invariant_violations_total{invariant="gpu-fractions"}'] == 1
