@@ -188,7 +188,12 @@ class VirtualCluster(LabStep):
         ctx.progress("helm install")
         # also of an unchanged release: it restores objects and replicas, and restarts nothing
         helm_release.helm_for(ctx).upgrade_install(
-            name, ctx.supply.chart(CHART, self.tenant.vcluster), self.namespace, values, timeout=_HELM_SECONDS
+            name,
+            ctx.supply.chart(CHART, self.tenant.vcluster),
+            self.namespace,
+            values,
+            validate=bool(self.tenant.values),
+            timeout=_HELM_SECONDS,
         )
         if gone and self._persistent:
             # vCluster writes its Secret only at its start, and its objects are owned by a Service that is gone

@@ -46,6 +46,7 @@ def test_apply_installs_the_release_and_writes_the_kubeconfig(world: LabWorld) -
     step_of(world).apply(world.ctx)
     claim = "create PersistentVolumeClaim data-team-a-0"
     assert world.log == ["apply StorageClass kailab", f"apply Namespace {SPACE}", claim, "helm upgrade --install"]
+    assert "--disable-openapi-validation" in upgrade.calls[0].argv
     values = json.loads(upgrade.calls[0].stdin)
     assert values == release_values(world.spec, world.spec.tenants[0], PORT)
     assert upgrade.calls[0].argv[3:7] == ("team-a", "/cache/vcluster.tgz", "--namespace", SPACE)

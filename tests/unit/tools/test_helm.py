@@ -47,8 +47,11 @@ def test_install_passes_cluster_context_and_values_on_stdin(helm: Helm, runner: 
 
 def test_install_options(helm: Helm, runner: FakeRunner) -> None:
     command = runner.handle("/cache/helm upgrade")
-    helm.upgrade_install("k", Path("/c/kai.tgz"), "n", {}, hooks=False, crds=False)
-    assert {"--no-hooks", "--skip-crds"} <= set(command.calls[0].argv)
+    helm.upgrade_install("k", Path("/c/kai.tgz"), "n", {}, hooks=False, crds=False, validate=False)
+    helm.upgrade_install("k", Path("/c/kai.tgz"), "n", {})
+    options = {"--no-hooks", "--skip-crds", "--disable-openapi-validation"}
+    assert options <= set(command.calls[0].argv)
+    assert not options & set(command.calls[1].argv)
 
 
 def test_helm_settings_of_the_user_are_overridden(

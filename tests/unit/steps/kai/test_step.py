@@ -84,6 +84,21 @@ def test_default_queues_can_be_disabled(runner: FakeRunner, tmp_path: Path) -> N
     assert "templates/default-queue.yaml" not in template.calls[0].argv
 
 
+@pytest.mark.parametrize(
+    ("spec", "validates"),
+    [({}, False), ({"values": {"global": {"replicaCount": 2}}}, True), ({"version": "0.16.999"}, True)],
+)
+def test_helm_validates_what_is_not_known(
+    runner: FakeRunner, tmp_path: Path, spec: dict[str, object], validates: bool
+) -> None:
+    world = kai_world(runner, tmp_path, **spec)
+    world.helm("template", out=RENDERED)
+    upgrade = world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert ("--disable-openapi-validation" not in upgrade.calls[0].argv) == validates
+
+
 def test_old_lines_run_the_hooks_of_the_chart_after_deleting_a_stale_job(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.9.6")
     upgrade = world.helm("upgrade")
