@@ -21,13 +21,13 @@ from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.tools.container import Container
 
-_CONFLIST = "/etc/cni/net.d/10-kailab.conflist"
-_SCRIPT = "/etc/kailab/network.sh"
-_UNIT = "/etc/systemd/system/kailab-network.service"
-_WANTS = "/etc/systemd/system/multi-user.target.wants/kailab-network.service"
+CONFLIST = "/etc/cni/net.d/10-kailab.conflist"
+SCRIPT = "/etc/kailab/network.sh"
+UNIT = "kailab-network.service"
+_UNITS = "/etc/systemd/system"
 _READY_SECONDS = 120.0
 _SERVICES = "Services answer"
-_LOOK = f"""cat {_CONFLIST} {_SCRIPT}; ip route; timeout 2 bash -c ": </dev/tcp/$1/443" && echo {_SERVICES}"""
+_LOOK = f"""cat {CONFLIST} {SCRIPT}; ip route; timeout 2 bash -c ": </dev/tcp/$1/443" && echo {_SERVICES}"""
 """Shows what the step has put into a node, and whether the API server answers there at its Service's address.
 
 A node that has just started again is without Services until its kube-proxy has written its rules, and the API still has
@@ -131,11 +131,12 @@ def _in_place(found: str, conflist: str, script: str) -> bool:
 
 def _install(ctx: LabContext, node: str, files: tuple[str, str]) -> None:
     conflist, script = files
-    unit = (assets("kind") / "cni" / "kailab-network.service").read_text()
+    unit = (assets("kind") / "cni" / UNIT).read_text()
 
     def write(path: str, text: str) -> str:
         return f"mkdir -p $(dirname {path})\ncat > {path}.new <<'KAILAB'\n{text}KAILAB\nmv {path}.new {path}"
 
     # the conflist last, as containerd starts pods once it exists
-    lines = ["set -e", write(_SCRIPT, script), f"sh {_SCRIPT}", write(_UNIT, unit), f"ln -sf {_UNIT} {_WANTS}"]
-    ctx.engine.exec(node, ["sh", "-s"], stdin="\n".join([*lines, write(_CONFLIST, conflist)]) + "\n")
+    lines = ["set -e", write(SCRIPT, script), f"sh {SCRIPT}", write(f"{_UNITS}/{UNIT}", unit)]
+    lines.append(f"ln -sf {_UNITS}/{UNIT} {_UNITS}/multi-user.target.wants/{UNIT}")
+    ctx.engine.exec(node, ["sh", "-s"], stdin="\n".join([*lines, write(CONFLIST, conflist)]) + "\n")

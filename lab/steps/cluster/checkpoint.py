@@ -1,9 +1,9 @@
 """Keeps the state of a new lab, so that the next ``kailab up`` of the same lab file restores it.
 
-A checkpoint has the data of etcd and of volumes, the CAs and the kubelets' certificates: besides the node image,
-all that distinguishes a lab that is up from an empty one. Processes start anew, and every step observes, waits and
-verifies as always. It belongs to one lab of one state directory, whose nodes exist once, so no two clusters that live
-at once have the same keys.
+A checkpoint has the data of etcd and of volumes, the CAs, the kubelets' certificates, and what steps have placed in the
+nodes: besides the node image, all that distinguishes a lab that is up from an empty one. Processes start anew, and
+every step observes, waits and verifies as always. It belongs to one lab of one state directory, whose nodes exist once,
+so no two clusters that live at once have the same keys.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from typing import Any
 
 from lab.config import LabSpec, dump_spec
 from lab.files import remove, replacing, write_atomic
+from lab.gpu.nvidia.node_state import UNIT as NVIDIA_UNIT
+from lab.gpu.simulated.node_files import CDI_SPEC, HOME, NVML_CONFIG, RUNTIME_CONFIG, SMI, UNIT, USAGE_UNIT
 from lab.paths import assets
 from lab.session.context import LabContext, is_control_plane
+from lab.steps import pod_network
 from lab.steps.cluster.config import VOLUMES, shape
 from lab.steps.cluster.ownership import one_off
 from lab.supply.cache import key_of, sweep
@@ -30,7 +33,7 @@ _SAVED = "/kailab/checkpoint"
 _DAYS = 30.0
 """Certificates in a checkpoint are valid for a year from its creation: kubelets', tenants' and KAI's."""
 
-_FORMAT = 1
+_FORMAT = 2
 """Changes with what a checkpoint has."""
 
 _PROGRAMS = {
@@ -50,6 +53,25 @@ _WORKER = (
     f"{_PKI}/ca.crt",
     *(f"{_KUBELET}/{name}" for name in ("config.yaml", "instance-config.yaml", "kubeadm-flags.env", "pki")),
 )
+_UNITS = "/etc/systemd/system"
+_PLACED = (
+    pod_network.CONFLIST,
+    pod_network.SCRIPT,
+    NVML_CONFIG,
+    CDI_SPEC,
+    RUNTIME_CONFIG,
+    HOME,
+    f"/usr/bin/{SMI}",
+    *(
+        f"{_UNITS}/{folder}{unit}"
+        for unit in (pod_network.UNIT, UNIT, USAGE_UNIT)
+        for folder in ("", "multi-user.target.wants/")
+    ),
+)
+"""What later steps place in nodes. Restored, it lets pods start with their kubelet, 6 s before those steps are through.
+
+Nodes with real GPUs are without: their pods must not start before the NVIDIA runtime is set up.
+"""
 _ARCHIVE = "/var/kailab-checkpoint.tgz"
 
 
@@ -121,7 +143,8 @@ def save(ctx: LabContext, key: str) -> None:
 def _save_node(ctx: LabContext, node: Container, folder: Path) -> None:
     paths = _CONTROL_PLANE if is_control_plane(node) else _WORKER
     there = 'cd / && for path; do [ ! -e "$path" ] || echo "${path#/}"; done'
-    script = f"{{ {there}; }} | tar -czf {_ARCHIVE} -C / -T -"
+    placed = f'[ -e {_UNITS}/{NVIDIA_UNIT} ] || set -- "$@" {" ".join(_PLACED)}'
+    script = f"{{ {placed}; {there}; }} | tar -czf {_ARCHIVE} -C / -T -"
     ctx.engine.exec(node.name, ["sh", "-c", script, "kailab", *paths])
     ctx.engine.call("cp", f"{node.name}:{_ARCHIVE}", str(folder / f"{node.name}.tgz"))
     ctx.engine.exec(node.name, ["rm", "-f", _ARCHIVE])

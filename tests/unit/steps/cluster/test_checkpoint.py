@@ -15,7 +15,10 @@ import yaml
 from lab.config import LabSpec
 from lab.engine.events import Notice
 from lab.errors import CommandFailed, Interrupted, LabError, NameTaken
+from lab.gpu.nvidia.node_state import UNIT as NVIDIA_UNIT
+from lab.gpu.simulated.node_files import NVML_CONFIG, UNIT, USAGE_UNIT
 from lab.paths import assets
+from lab.steps import pod_network
 from lab.steps.cluster.checkpoint import Checkpoint, checkpoint_key, discard, save, usable
 from lab.steps.cluster.config import VOLUMES
 from lab.steps.cluster.ports import ClusterPorts
@@ -253,3 +256,20 @@ def test_programs_of_nodes_read_what_is_saved() -> None:
     for name in ("etcd.tgz", "volumes.tgz", "$name.tgz"):
         assert f"$saved/{name}" in program
     assert VOLUMES in program
+
+
+def test_programs_of_nodes_use_what_steps_have_placed() -> None:
+    program = (assets("kind") / "checkpoint" / "kubeadm").read_text()
+    for name in (pod_network.SCRIPT, NVML_CONFIG, UNIT, USAGE_UNIT):
+        assert name in program
+
+
+def test_nodes_with_real_gpus_are_saved_without_what_steps_have_placed(world: LabWorld) -> None:
+    """In others, pods start with their kubelet; in these, not before the NVIDIA runtime is set up."""
+    saving(world)
+    save(world.ctx, "key")
+    scripts = [call.argv[5] for call in world.runner.calls if "tar -czf" in call.line]
+    assert len(scripts) == 2
+    for script in scripts:
+        assert f"[ -e /etc/systemd/system/{NVIDIA_UNIT} ] || set -- " in script
+        assert pod_network.CONFLIST in script
