@@ -1,4 +1,4 @@
-"""Helpers for steps that install charts: values, Helm's release records, charts, pods that cannot start."""
+"""Helpers for steps that install charts: values, Helm's release records, charts, pods that crashed."""
 
 from __future__ import annotations
 

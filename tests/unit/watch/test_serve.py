@@ -157,7 +157,7 @@ def test_without_the_binders_log_each_possible_defect_is_named() -> None:
     with Watch(*CLUSTER, *(component(app, "0.16.8") for app in COMPONENTS)) as watch:
         watch.until(lambda: 'kailab_kai_info{version="0.16.8"}' in watch.metrics())
         watch.server.add(share("late", 0.5, "g2"))
-        defects = "reservation-lost-on-retry,reservation-lost-in-storm"
+        defects = "reservation-lost-on-retry,reservation-lost-in-storm,counted-in-another-group"
         name = violated("reserved", defects, "none", "false")
         watch.until(lambda: watch.metrics().get(name) == 1)
 
