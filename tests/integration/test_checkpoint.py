@@ -89,3 +89,26 @@ def test_lab_is_restored_reset_and_created_again_if_its_checkpoint_is_damaged(
     assert not [one for one in kept if "checkpoint" in one]
     assert not Path(paths.checkpoint).exists()
     assert containers_of(engine, NAME) == []
+
+
+@pytest.mark.timeout(600)
+def test_lab_of_one_node_is_restored(cli: Cli) -> None:
+    """kind treats it differently: pods may run on its control plane."""
+    name = "it-checkpoint-one"
+    up = (
+        "up",
+        "--profile",
+        "minimal",
+        "--name",
+        name,
+        "--set",
+        "cluster.workers=0",
+        "--set",
+        "cluster.checkpoint=true",
+    )
+    cli.labs.append(name)
+    cli(*up, "--yes")
+    cli("down", "--name", name)
+    events = cli(*up, "--yes", "--ui", "json").events()
+    assert not [event["text"] for event in events if "checkpoint could not be restored" in event.get("text", "")]
+    assert cli("status", "--name", name, "--json").json()["ok"]
