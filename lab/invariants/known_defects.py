@@ -50,13 +50,13 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
     )
     if not possible:
         return violation
-    if COUNTED_ELSEWHERE in possible and (request := _other_request(violation, scope)):
-        return replace(violation, defect=COUNTED_ELSEWHERE, evidence=(*violation.evidence, request))
     log: list[str] = []
     with suppress(LabError):
         log = _binder_log(scope)
     if found := _reservation_deleted(violation, line_of(scope.kai_version).reservation_namespace, possible, log):
         return found
+    if COUNTED_ELSEWHERE in possible and (request := _other_request(violation, scope)):
+        return replace(violation, defect=COUNTED_ELSEWHERE, evidence=(*violation.evidence, request))
     for defect, (message, texts) in _PROOFS.items():
         if defect in possible and (logged := _logged(log, message, texts(violation))):
             return _proven(violation, defect, logged)
@@ -157,7 +157,10 @@ def _groups(violation: Violation) -> set[str]:
 
 
 def _other_request(violation: Violation, scope: Scope) -> str:
-    """A BindRequest with a pod or GPU group of the violation, whose pod has other groups; empty without one."""
+    """A BindRequest with a pod or GPU group of the violation, whose pod has other groups; empty without one.
+
+    The pod may have ended meanwhile: those that KAI put into the group because of it have not.
+    """
     groups, pods = _groups(violation), {(namespace, name) for namespace, name, _ in _pods(violation)}
     with suppress(LabError):
         for request in map(BindRequestView.of, scope.cluster.list("BindRequest")):
@@ -174,7 +177,7 @@ def _other_request(violation: Violation, scope: Scope) -> str:
 
 
 def _listed(groups: Iterable[str]) -> str:
-    return f"GPU group {', '.join(groups)}"
+    return ", ".join(f"GPU group {group}" for group in groups)
 
 
 def _binder_log(scope: Scope) -> list[str]:

@@ -74,7 +74,8 @@ class StuckPods:
                 missing = self._images_present and waiting.reason == "ImagePullBackOff"
                 crashing = waiting.reason == "CrashLoopBackOff" and waiting.restarts - before >= self._crashes
                 if hopeless or missing or crashing:
-                    return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
+                    where = f" on {view.node}" if view.node else ""
+                    return f"pod {view.name}{where}, container {waiting.name}: {waiting.reason}: {waiting.message}"
         return None
 
 

@@ -121,7 +121,9 @@ def queue_path(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BindRequestView:
-    """A BindRequest (scheduling.run.ai/v1alpha2), named like its pod and deleted with it.
+    """A BindRequest (scheduling.run.ai/v1alpha2), named like its pod.
+
+    It is deleted with the pod, or by the scheduler once it has failed.
 
     Source: pkg/apis/scheduling/v1alpha2/bindrequest_types.go, KAI 0.7.0 to 0.17.0. ``selectedFractionalGpuGroups`` of
     0.18, which deprecates ``selectedGPUGroups``, was only read in that file, not seen in a cluster.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -92,15 +91,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     lab = item.config.stash.get(ATTACHED, None)
     seconds = float(item.config.getoption("lab_artifacts_seconds"))
-    began = item.stash.setdefault(_BEGAN, report.start)
-    wanted = report.failed and seconds > 0 and _COLLECTED not in item.stash
+    if report.when == "setup":  # again if a plugin repeats the test
+        item.stash[_BEGAN], item.stash[_COLLECTED] = report.start, False
+    wanted = report.failed and seconds > 0 and not item.stash[_COLLECTED]
     if lab is not None and wanted and (NAMESPACES in item.stash or uses(item, "lab")):
         item.stash[_COLLECTED] = True
-        report.sections.append(("kailab artifacts", _collect(item, lab, seconds, time.time() - began)))
+        report.sections.append(("kailab artifacts", _collect(item, lab, seconds)))
     return report
 
 
-def _collect(item: pytest.Item, lab: Lab, seconds: float, age: float) -> str:
+def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
     """The text for the report; an error here never becomes an error of the test."""
     from lab.report.artifacts import collect
 
@@ -109,8 +109,8 @@ def _collect(item: pytest.Item, lab: Lab, seconds: float, age: float) -> str:
     root = Path(given).expanduser().absolute() if given else item.config.rootpath / "artifacts"
     folder = root / (re.sub(r"[^\w.=-]+", "-", item.nodeid).strip("-")[-150:])
     try:
-        facts = lab.facts()
-        done = collect(folder, lab.cluster, namespaces, title=item.nodeid, facts=facts, seconds=seconds, age=age)
+        facts, since = lab.facts(), item.stash[_BEGAN]
+        done = collect(folder, lab.cluster, namespaces, title=item.nodeid, facts=facts, seconds=seconds, since=since)
     except Exception as error:  # noqa: BLE001 - see above
         return f"could not be collected: {type(error).__name__}: {error}"
     item.user_properties.append(("kailab.artifacts", str(done.folder)))

@@ -51,14 +51,14 @@ def collect(
     title: str,
     facts: Mapping[str, str] | None = None,
     seconds: float = 20.0,
-    age: float = 0.0,
+    since: float = 0.0,
 ) -> Collected:
     """Write what explains a failure into ``folder``: objects, events and logs of a test's namespaces, KAI and vCluster.
 
-    Logs reach back at least ``age`` seconds: to the start of the test. A folder of an earlier run is replaced. Never
-    raises LabError: ``kailab-index.txt`` names what could not be read, or not within ``seconds`` in total.
+    Logs reach back at least to the start of the test, ``since`` (Unix time). A folder of an earlier run is replaced.
+    Never raises LabError: ``kailab-index.txt`` names what could not be read, or not within ``seconds`` in total.
     """
-    work = _Work(folder, age)
+    work = _Work(folder, since)
     for namespace in namespaces:
         _add_namespace(work, namespace)
     _add_host(work, host)
@@ -89,12 +89,12 @@ def collect_lab(lab: Lab, folder: Path, *, budget: float = 60.0) -> list[Path]:
 class _Work:
     """Writes files in a few threads; a job may add more jobs."""
 
-    def __init__(self, folder: Path, age: float = 0.0) -> None:
+    def __init__(self, folder: Path, since: float = 0.0) -> None:
         if (folder / _INDEX).exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self.age = age
+        self.since = since
         self._jobs: queue.SimpleQueue[tuple[str, Make]] = queue.SimpleQueue()
         self._open: set[str] = set()
         self._missed: dict[str, str] = {}
@@ -207,12 +207,13 @@ def _add_logs(work: _Work, folder: str, cluster: Cluster, pods: Iterable[Json]) 
     for pod in pods:
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         for container in (c["name"] for c in pod["spec"]["containers"]):
-            work.add(f"{folder}/{name}.{container}.log", partial(_log, cluster, name, space, container, work.age))
+            work.add(f"{folder}/{name}.{container}.log", partial(_log, cluster, name, space, container, work.since))
 
 
-def _log(cluster: Cluster, name: str, space: str, container: str, age: float) -> str:
-    since = cluster.logs(name, space, container, seconds=math.ceil(age)) if age else ""
-    return since if since.count("\n") > LOG_LINES else cluster.logs(name, space, container, tail=LOG_LINES)
+def _log(cluster: Cluster, name: str, space: str, container: str, since: float) -> str:
+    age = math.ceil(time.time() - since)
+    log = cluster.logs(name, space, container, seconds=age) if since else ""
+    return log if log.count("\n") > LOG_LINES else cluster.logs(name, space, container, tail=LOG_LINES)
 
 
 def _objects(cluster: Cluster, kind: str, spaces: Iterable[str | None]) -> str:

@@ -185,7 +185,7 @@ class Kai(LabStep):
                 release_values(self.spec),
                 hooks=not by_lab,
                 crds=not by_lab,
-                validate=bool(self.spec.kai.values) or not self.line.exact,
+                validate=bool(self.spec.kai.values) or not (self.line.exact and self.spec.cluster.own),
                 timeout=_HELM_SECONDS,
             )
             copy_pull_secrets(cluster, self.spec, RESERVATIONS)

@@ -168,6 +168,11 @@ def test_bind_request_of_another_group_than_its_pod_is_evidence(violation: Viola
     assert (found.defect, found.evidence) == (COUNTED_ELSEWHERE, (*violation.evidence, line))
 
 
+def test_deletion_of_the_reservation_pod_is_named_before_the_bind_request() -> None:
+    where = Scope("", cast("Cluster", Binder(DELETED, REQUEST, MOVED)), kai_version="0.16.8")
+    assert with_cause(LOST, where).defect == IN_STORM
+
+
 @pytest.mark.parametrize(
     ("request_change", "pod_change"),
     [

@@ -90,11 +90,14 @@ def test_tenant_is_collected_from_both_sides(host: FakeApiServer, tmp_path: Path
 
 
 @pytest.mark.parametrize("lines", [LOG_LINES + 1, 3])
-def test_logs_reach_back_to_the_start_of_the_test(host: FakeApiServer, tmp_path: Path, lines: int) -> None:
+def test_logs_reach_back_to_the_start_of_the_test(
+    host: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
     host.add(inside("kai-scheduler", "binder"))
+    monkeypatch.setattr("lab.report.artifacts.time.time", lambda: 1061.2)
     logs = {("sinceSeconds", "62"): "since\n" * lines, ("tailLines", str(LOG_LINES)): "tail\n" * LOG_LINES}
     host.react("log", "Pod", lambda call: next(text for query, text in logs.items() if query in call.query.items()))
-    collect(tmp_path / "t", host.cluster, [], title="test_it", age=61.2)
+    collect(tmp_path / "t", host.cluster, [], title="test_it", since=1000.0)
     text = (tmp_path / "t/host/kai-scheduler/binder.main.log").read_text()
     assert text == ("since\n" * lines if lines > LOG_LINES else "tail\n" * LOG_LINES)
 
