@@ -162,14 +162,8 @@ def record(situations: Mapping[str, Situation], file: Path, about: str) -> int:
             print(f"FAILED  {name}: {problem}", file=sys.stderr)
             continue
         known = json.loads(options.out.read_text()) if options.out.exists() else {}
-        row = to_json(
-            {
-                **facts,
-                "how": " ".join((situations[name].__doc__ or "").split()),
-                "what": seen.what,
-                "evidence": seen.evidence,
-            }
-        )
+        how = " ".join((situations[name].__doc__ or "").split())
+        row = to_json({**facts, "how": how, "what": seen.what, "evidence": seen.evidence})
         given = {"input": seen.input} if seen.input else {}
         options.out.write_text(one_a_line({**known, name: {**row, **given}}), encoding="utf-8")
         print(f"seen    {name}: {seen.what} ({time.monotonic() - began:.0f} s)")

@@ -56,7 +56,7 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
     if found := _reservation_deleted(violation, line_of(scope.kai_version).reservation_namespace, possible, log):
         return found
     if COUNTED_ELSEWHERE in possible and (request := _other_request(violation, scope)):
-        return replace(violation, defect=COUNTED_ELSEWHERE, evidence=(*violation.evidence, request))
+        return _proven(violation, COUNTED_ELSEWHERE, request)
     for defect, (message, texts) in _PROOFS.items():
         if defect in possible and (logged := _logged(log, message, texts(violation))):
             return _proven(violation, defect, logged)
@@ -75,9 +75,8 @@ def _possible(rule: str, kai_version: str) -> tuple[str, ...]:
     return tuple(name for name in _BREAKING.get(rule, ()) if name in known)
 
 
-def _proven(violation: Violation, defect: str, *logged: str) -> Violation:
-    proof = (f"log of binder: {line}" for line in logged if line)
-    return replace(violation, defect=defect, evidence=(*violation.evidence, *proof))
+def _proven(violation: Violation, defect: str, *proof: str) -> Violation:
+    return replace(violation, defect=defect, evidence=(*violation.evidence, *filter(None, proof)))
 
 
 def _reservation_deleted(
@@ -181,10 +180,12 @@ def _listed(groups: Iterable[str]) -> str:
 
 
 def _binder_log(scope: Scope) -> list[str]:
-    """Lines of the binder's log. Raises LabError."""
+    """Lines of the binder's log, as evidence shows them. Raises LabError."""
     namespace = line_of(scope.kai_version).namespace
     names = [pod["metadata"]["name"] for pod in scope.cluster.list("Pod", namespace, labels="app=binder")]
-    return [line.strip() for name in names for line in scope.cluster.logs(name, namespace).splitlines()]
+    return [
+        f"log of binder: {line.strip()}" for name in names for line in scope.cluster.logs(name, namespace).splitlines()
+    ]
 
 
 def _logged(log: Iterable[str], message: str, about: Collection[str]) -> str:

@@ -23,8 +23,10 @@ from lab.tools.container import Container
 
 CONFLIST = "/etc/cni/net.d/10-kailab.conflist"
 SCRIPT = "/etc/kailab/network.sh"
-UNIT = "kailab-network.service"
-_UNITS = "/etc/systemd/system"
+_UNIT = "/etc/systemd/system/kailab-network.service"
+_WANTS = "/etc/systemd/system/multi-user.target.wants/kailab-network.service"
+PLACED = (CONFLIST, SCRIPT, _UNIT, _WANTS)
+"""What the step places in a node."""
 _READY_SECONDS = 120.0
 _SERVICES = "Services answer"
 _LOOK = f"""cat {CONFLIST} {SCRIPT}; ip route; timeout 2 bash -c ": </dev/tcp/$1/443" && echo {_SERVICES}"""
@@ -131,12 +133,11 @@ def _in_place(found: str, conflist: str, script: str) -> bool:
 
 def _install(ctx: LabContext, node: str, files: tuple[str, str]) -> None:
     conflist, script = files
-    unit = (assets("kind") / "cni" / UNIT).read_text()
+    unit = (assets("kind") / "cni" / "kailab-network.service").read_text()
 
     def write(path: str, text: str) -> str:
         return f"mkdir -p $(dirname {path})\ncat > {path}.new <<'KAILAB'\n{text}KAILAB\nmv {path}.new {path}"
 
     # the conflist last, as containerd starts pods once it exists
-    lines = ["set -e", write(SCRIPT, script), f"sh {SCRIPT}", write(f"{_UNITS}/{UNIT}", unit)]
-    lines.append(f"ln -sf {_UNITS}/{UNIT} {_UNITS}/multi-user.target.wants/{UNIT}")
+    lines = ["set -e", write(SCRIPT, script), f"sh {SCRIPT}", write(_UNIT, unit), f"ln -sf {_UNIT} {_WANTS}"]
     ctx.engine.exec(node, ["sh", "-s"], stdin="\n".join([*lines, write(CONFLIST, conflist)]) + "\n")

@@ -95,23 +95,14 @@ def test_lab_is_restored_reset_and_created_again_if_its_checkpoint_is_damaged(
 def test_lab_of_one_node_is_restored(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """kind treats it differently: pods may run on its control plane."""
     name = "it-checkpoint-one"
-    up = (
-        "up",
-        "--profile",
-        "minimal",
-        "--name",
-        name,
-        "--set",
-        "cluster.workers=0",
-        "--set",
-        "cluster.checkpoint=true",
-    )
+    changes = ("--set", "cluster.workers=0", "--set", "cluster.checkpoint=true")
+    up = ("up", "--profile", "minimal", "--name", name, *changes, "--yes")
     cli.labs.append(name)
     monkeypatch.setenv("KAILAB_STATE", cli.env["KAILAB_STATE"])
     paths = LabPaths(name)
-    cli(*up, "--yes")
+    cli(*up)
     first = look(paths)
     cli("down", "--name", name)
-    cli(*up, "--yes")
+    cli(*up)
     assert look(paths) == first
     assert cli("status", "--name", name, "--json").json()["ok"]

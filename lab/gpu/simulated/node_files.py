@@ -45,6 +45,16 @@ _SHIPPED = {
 }
 """Name in the tar → file in kind/gpu, path in the node."""
 
+PLACED = (
+    NVML_CONFIG,
+    CDI_SPEC,
+    HOME,
+    f"/usr/bin/{SMI}",
+    *(path for _, path in _SHIPPED.values() if not path.startswith(HOME)),
+    *(f"/etc/systemd/system/multi-user.target.wants/{unit}" for unit in (UNIT, USAGE_UNIT)),
+)
+"""What ``kind/gpu/install.sh`` places in a node, files and folders."""
+
 # Multiarch directories of Debian and its children, where the loader finds the library without ld.so.cache.
 _MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 

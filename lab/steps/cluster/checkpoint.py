@@ -19,7 +19,7 @@ from typing import Any
 from lab.config import LabSpec, dump_spec
 from lab.files import remove, replacing, write_atomic
 from lab.gpu.nvidia.node_state import UNIT as NVIDIA_UNIT
-from lab.gpu.simulated.node_files import CDI_SPEC, HOME, NVML_CONFIG, RUNTIME_CONFIG, SMI, UNIT, USAGE_UNIT
+from lab.gpu.simulated import node_files
 from lab.paths import assets
 from lab.session.context import LabContext, is_control_plane
 from lab.steps import pod_network
@@ -53,21 +53,7 @@ _WORKER = (
     f"{_PKI}/ca.crt",
     *(f"{_KUBELET}/{name}" for name in ("config.yaml", "instance-config.yaml", "kubeadm-flags.env", "pki")),
 )
-_UNITS = "/etc/systemd/system"
-_PLACED = (
-    pod_network.CONFLIST,
-    pod_network.SCRIPT,
-    NVML_CONFIG,
-    CDI_SPEC,
-    RUNTIME_CONFIG,
-    HOME,
-    f"/usr/bin/{SMI}",
-    *(
-        f"{_UNITS}/{folder}{unit}"
-        for unit in (pod_network.UNIT, UNIT, USAGE_UNIT)
-        for folder in ("", "multi-user.target.wants/")
-    ),
-)
+_PLACED = (*pod_network.PLACED, *node_files.PLACED)
 """What later steps place in nodes. Restored, it lets pods start with their kubelet, 6 s before those steps are through.
 
 Nodes with real GPUs are without: their pods must not start before the NVIDIA runtime is set up.
@@ -143,7 +129,7 @@ def save(ctx: LabContext, key: str) -> None:
 def _save_node(ctx: LabContext, node: Container, folder: Path) -> None:
     paths = _CONTROL_PLANE if is_control_plane(node) else _WORKER
     there = 'cd / && for path; do [ ! -e "$path" ] || echo "${path#/}"; done'
-    placed = f'[ -e {_UNITS}/{NVIDIA_UNIT} ] || set -- "$@" {" ".join(_PLACED)}'
+    placed = f'[ -e /etc/systemd/system/{NVIDIA_UNIT} ] || set -- "$@" {" ".join(_PLACED)}'
     script = f"{{ {placed}; {there}; }} | tar -czf {_ARCHIVE} -C / -T -"
     ctx.engine.exec(node.name, ["sh", "-c", script, "kailab", *paths])
     ctx.engine.call("cp", f"{node.name}:{_ARCHIVE}", str(folder / f"{node.name}.tgz"))
