@@ -159,6 +159,12 @@ def bind_ends(b: Workbench) -> None:
     b.cluster.wait("BindRequest", bool, namespace=b.space, timeout=SECONDS, what="KAI's scheduler has chosen a node")
 
 
+def bound_as_requested(b: Workbench) -> None:
+    """The GPU group of a running pod was changed to that of a pod on another GPU."""
+    train, serve = b.two_gpus()
+    b.edit(serve, labels={GPU_GROUP_LABEL: train.gpu_groups[0]})
+
+
 def others_left_alone(b: Workbench) -> None:
     """A running pod of the default scheduler got the label of a GPU group."""
     (train,) = b.run(cpu_pod("train", scheduler=None))

@@ -151,6 +151,15 @@ ALL: tuple[Invariant, ...] = (
         defects=("over-packed-burst",),
     ),
     Invariant(
+        "bound-as-requested",
+        "A bound pod is in the GPU groups of its BindRequest, in which KAI's scheduler counts it.",
+        workloads.bound_as_requested,
+        needs=("Pod", "BindRequest"),
+        grace=5,
+        why_grace="pods and BindRequests have separate watches, which are not synchronized",
+        defects=("counted-in-another-group",),
+    ),
+    Invariant(
         "others-left-alone",
         "Pods of other schedulers have no labels and annotations of KAI's binder.",
         workloads.left_alone,

@@ -12,6 +12,7 @@ from lab.invariants.catalogue import ALL
 from lab.invariants.gpus import UNUSED
 from lab.invariants.model import Violation
 from lab.invariants.scope import Scope, known_defects_of
+from lab.invariants.workloads import other_groups
 from lab.kai import cured_in, line_of
 from lab.objects.kai import BindRequestView
 from lab.objects.views import PodView
@@ -76,7 +77,8 @@ def _possible(rule: str, kai_version: str) -> tuple[str, ...]:
 
 
 def _proven(violation: Violation, defect: str, *proof: str) -> Violation:
-    return replace(violation, defect=defect, evidence=(*violation.evidence, *filter(None, proof)))
+    evidence = dict.fromkeys((*violation.evidence, *filter(None, proof)))
+    return replace(violation, defect=defect, evidence=tuple(evidence))
 
 
 def _reservation_deleted(
@@ -164,19 +166,12 @@ def _other_request(violation: Violation, scope: Scope) -> str:
     with suppress(LabError):
         for request in map(BindRequestView.of, scope.cluster.list("BindRequest")):
             concerned = groups.intersection(request.gpu_groups) or (request.namespace, request.pod) in pods
-            if not concerned or request.phase == "Failed":
+            if not concerned:
                 continue
             pod = PodView.of(scope.cluster.get("Pod", request.pod, request.namespace) or {})
-            if pod.node and pod.gpu_groups and not set(pod.gpu_groups).intersection(request.gpu_groups):
-                return (
-                    f"BindRequest {request.namespace}/{request.name}: to {request.node}, {_listed(request.gpu_groups)};"
-                    f" its pod is on {pod.node}, {_listed(pod.gpu_groups)}"
-                )
+            if line := other_groups(request, pod):
+                return line
     return ""
-
-
-def _listed(groups: Iterable[str]) -> str:
-    return ", ".join(f"GPU group {group}" for group in groups)
 
 
 def _binder_log(scope: Scope) -> list[str]:

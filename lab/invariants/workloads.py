@@ -10,6 +10,8 @@ from lab.invariants.gpus import lines
 from lab.invariants.model import breach
 from lab.kai.names import KAI_SCHEDULER, SUBGROUP_LABEL
 from lab.objects.fields import Obj
+from lab.objects.kai import BindRequestView
+from lab.objects.views import PodView
 from lab.snapshot.pod_info import PodInfo
 
 
@@ -59,6 +61,26 @@ def bind_ends(state: ClusterState) -> Iterator[Finding]:
                 f"{request.failed_attempts} failed attempts, phase {request.phase or 'none'} {request.reason}".rstrip(),
             ),
         )
+
+
+def bound_as_requested(state: ClusterState) -> Iterator[Finding]:
+    """KAI's scheduler takes a bound pod's GPU groups from its BindRequest (pkg/scheduler/api/pod_info, KAI 0.16.8)."""
+    bound = {pod.key: pod for pod in state.pods if pod.bound and state.mine(pod)}
+    for request in state.snapshot.bind_requests:
+        pod = bound.get(f"{request.namespace}/{request.pod}")
+        if pod is not None and (line := other_groups(request, pod.view)):
+            yield breach(pod.key, f"{pod.title} is not in the GPU groups of its BindRequest", (pod.line, line))
+
+
+def other_groups(request: BindRequestView, pod: PodView) -> str:
+    """Evidence that a pod is in none of the GPU groups of its BindRequest; empty if it is, or is not bound."""
+    if request.phase == "Failed" or not (pod.node and pod.gpu_groups and request.gpu_groups):
+        return ""
+    if set(pod.gpu_groups).intersection(request.gpu_groups):
+        return ""
+    asked, got = (", ".join(f"GPU group {one}" for one in groups) for groups in (request.gpu_groups, pod.gpu_groups))
+    name = f"{request.namespace}/{request.name}"
+    return f"BindRequest {name}: to {request.node}, {asked}; its pod is on {pod.node}, {got}"
 
 
 def left_alone(state: ClusterState) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TypeVar, cast
 
@@ -54,11 +55,20 @@ def redact_text(text: str) -> str:
 
     Give it whole texts: a private key has many lines.
     """
+    return _short(text) if len(text) <= _SHORT else _redacted(text)
+
+
+def _redacted(text: str) -> str:
     text = _KEY.sub(rf"\1{REDACTED}\2", text)
     text = _USER.sub(rf"\1{REDACTED}\2", text)
     for value in _VALUES:
         text = value.sub(rf"\1{REDACTED}", text)
     return _TOKEN.sub(REDACTED, _PACKED_KEY.sub(REDACTED, text))
+
+
+_SHORT = 256
+"""Longest text, in characters, whose result is kept: those of a Pod are the same in each of its versions."""
+_short = functools.lru_cache(maxsize=8192)(_redacted)
 
 
 def _copy(value: object, *, secret: bool = False) -> object:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,6 +35,9 @@ from lab.pytest_plugin.state import ATTACHED, NAMESPACES, uses
 from lab.session.lab import Lab
 
 MARKER = "breaks(*invariants, reason): violates these on purpose, on its own pods and GPUs (kailab verify names them)"
+
+DEFECT_SECONDS = 6.0
+"""How long a failed test waits for a violation that explains it: the grace of ``bound-as-requested``, and a look."""
 
 _FOLDER = "kailab_watch"
 _LOG = pytest.StashKey[ViolationLog]()
@@ -127,10 +131,20 @@ def _expecting_defects(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     except (Exception, pytest.fail.Exception) as error:
-        log = item.config.stash.get(_LOG, None)
-        if log is not None and (mine := _own(item, log.by_defects())):
+        if mine := _by_defects(item):
             pytest.xfail(f"known defect {mine[0].defect} of KAI struck: {str(error).partition(chr(10))[0]}")
         raise
+
+
+def _by_defects(item: pytest.Item) -> list[Violation]:
+    """The test's violations by known defects of KAI; waits for the first while its pods are there."""
+    log = item.config.stash.get(_LOG, None)
+    if log is None:
+        return []
+    until = time.monotonic() + (DEFECT_SECONDS if _namespaces(item) else 0)
+    while not (mine := _own(item, log.by_defects())) and time.monotonic() < until:
+        time.sleep(0.2)
+    return mine
 
 
 class Held:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.kube import Cluster
+from lab.kube.readiness import is_ready
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_share import gpu_total
 from lab.pytest_plugin.invariants import Held
@@ -69,15 +70,13 @@ def wait_for(workloads: WorkloadNamespace, total: int, count: int, what: str, *,
     """Wait until ``count`` of all pods are Ready or have succeeded; none may fail or disappear. Return all pods."""
 
     def failure(objects: list[Json]) -> str | None:
-        views = [PodView.of(obj) for obj in objects]
-        bad = [view for view in views if view.phase == "Failed"]
-        if bad:
-            return f"pod {bad[0].name} has failed: {bad[0].reason or 'a container'}"
-        return f"{total - len(views)} pods were deleted" if len(views) < total else None
+        for bad in (PodView.of(obj) for obj in objects if obj["status"]["phase"] == "Failed"):
+            return f"pod {bad.name} has failed: {bad.reason or 'a container'}"
+        return f"{total - len(objects)} pods were deleted" if len(objects) < total else None
 
     def enough(objects: list[Json]) -> bool:
-        views = [PodView.of(obj) for obj in objects]
-        return sum(view.phase == "Succeeded" if ended else view.ready for view in views) >= count
+        there = [obj for obj in objects if (obj["status"]["phase"] == "Succeeded" if ended else is_ready(obj))]
+        return len(there) >= count
 
     found = workloads.host.wait("Pod", enough, namespace=workloads.namespace, timeout=WAIT, fail=failure, what=what)
     return [PodView.of(obj) for obj in found]

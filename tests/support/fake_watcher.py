@@ -83,5 +83,6 @@ def watched(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyP
     for module in (invariants, invariant_watch):
         monkeypatch.setattr(module, "Watcher", FakeWatcher)
     monkeypatch.setattr(FakeWatcher, "fails", None)
+    monkeypatch.setattr(invariants, "DEFECT_SECONDS", 0)
     pytester.makeconftest(CONFTEST)
     return runner(pytester, lab, monkeypatch, watch=True)

@@ -124,6 +124,16 @@ def test_unfinished_bind_request_is_a_breach(phase: str, wrong: bool) -> None:
         assert "2 failed attempts" in found[0].evidence[0]
 
 
+def test_pod_in_another_group_than_its_bind_request_is_a_breach() -> None:
+    moved = share("a", 0.5, group="g1")
+    (breach,) = breaches("bound-as-requested", moved, bind_request("a", "Succeeded", ["g2"]))
+    assert breach.what == "pod t/a is not in the GPU groups of its BindRequest"
+    assert breach.evidence[1].startswith("BindRequest t/a: to ")
+    assert breaches("bound-as-requested", moved, bind_request("a", "Succeeded", ["g1"])) == []
+    assert breaches("bound-as-requested", moved, bind_request("a", "Failed", ["g2"])) == []
+    assert breaches("bound-as-requested", share("a", 0.5, group="g1", on=""), bind_request("a", "", ["g2"])) == []
+
+
 def test_kai_marks_on_pods_of_other_schedulers_are_a_breach() -> None:
     plain = pod("a", scheduler="default-scheduler")
     assert breaches("others-left-alone", plain, share("k", 0.5)) == []

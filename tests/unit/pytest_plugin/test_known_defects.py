@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.pytest_plugin import invariants
 from tests.support.fake_lab import FakeLab, Run
 from tests.support.fake_watcher import watched
 
@@ -26,7 +27,7 @@ def test_violation_by_a_known_defect_is_reported_and_fails_nothing(run: Run) -> 
     result.stdout.fnmatch_lines(["known defect kai-forgets: reserved at *: pod t-test-fine-*/a", "*pod x/y: Running"])
 
 
-def test_failure_caused_by_a_known_defect_is_expected(run: Run) -> None:
+def test_failure_caused_by_a_known_defect_is_expected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(
         """
         import pytest
@@ -56,8 +57,16 @@ def test_failure_caused_by_a_known_defect_is_expected(run: Run) -> None:
     )
     result.assert_outcomes(xfailed=3, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["XFAIL *test_explicit_fail* - known defect kai-forgets of KAI struck: no GPU"])
+    monkeypatch.setattr(invariants, "DEFECT_SECONDS", 10)
     result = run(
         """
+        import threading
+
+        def test_reported_after_the_failure(workloads, wrong):
+            later = lambda: wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
+            threading.Timer(0.3, later).start()
+            assert workloads.namespace == "elsewhere"
+
         def test_alone(workloads, wrong):
             wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
             assert workloads.namespace == "elsewhere"
