@@ -73,16 +73,16 @@ class Wait:
 
     def _merge(self, batch: Iterable[tuple[str, Json]]) -> None:
         for change, obj in batch:
-            key = key_of(obj)
             self._store.update((change, obj))
-            if change == "DELETED":
-                self._lines.pop(key, None)
-                log.debug("%s: deleted", title_of(obj))
-                continue
-            line = state_of(obj)
-            if self._lines.get(key) != line:
-                self._lines[key] = line
-                log.debug("%s: %s", title_of(obj), line)
+            if log.isEnabledFor(logging.DEBUG):
+                self._log(change, obj)
+
+    def _log(self, change: str, obj: Json) -> None:
+        """Log the object's state if it differs from what was logged last."""
+        line = "deleted" if change == "DELETED" else state_of(obj)
+        if self._lines.get(key_of(obj)) != line:
+            self._lines[key_of(obj)] = line
+            log.debug("%s: %s", title_of(obj), line)
 
     def _give_up(self, why: str, trouble: Exception | None) -> NoReturn:
         place = [f"in {self._namespace}"] if self._namespace else []

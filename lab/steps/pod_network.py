@@ -97,7 +97,7 @@ class PodNetwork(LabStep):
 
 def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> dict[str, tuple[str, str]]:
     """CNI config and network script of each node container, by its name."""
-    template = (assets("kind") / "cni" / "conflist.json").read_text()
+    template, service = ((assets("kind") / "cni" / name).read_text() for name in ("conflist.json", "api-service.sh"))
     # parsed, as they become part of a shell script
     cidrs = {node["metadata"]["name"]: str(ip_network(node["spec"]["podCIDR"])) for node in nodes}
     addresses = {container.name: str(ip_address(container.ip)) for container in containers}
@@ -108,7 +108,7 @@ def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> di
         # -w waits for the lock that kube-proxy holds while it writes its rules
         rule = f"POSTROUTING -s {cidr} ! -d 10.244.0.0/16 -j MASQUERADE"
         lines.append(f"iptables -w -t nat -C {rule} 2>/dev/null || iptables -w -t nat -A {rule}")
-        files[name] = (template.replace("POD_CIDR", cidr), "\n".join(lines) + "\n")
+        files[name] = (template.replace("POD_CIDR", cidr), "\n".join([*lines, service]))
     return files
 
 

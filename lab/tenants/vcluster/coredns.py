@@ -14,7 +14,7 @@ from lab.kube import Cluster
 from lab.kube.readiness import StuckPods
 from lab.objects.fields import parts
 from lab.objects.isolation_labels import control_plane, tenant_namespace
-from lab.objects.synced import selector
+from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import ContainerView, PodView
 from lab.session.context import LabContext
 
@@ -43,8 +43,7 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
     inside, starts = ctx.tenant(name), ctx.node_starts()
-    if ctx.spec.cluster.own:
-        _restart_early(ctx, name)
+    _replace_early(ctx, name)
     for left in reversed(range(ATTEMPTS)):
         try:
             inside.wait(
@@ -65,24 +64,21 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
             return
 
 
-def _restart_early(ctx: LabContext, name: str) -> None:
-    """Restart a CoreDNS that started before its API server: it asks again at longer and longer intervals, up to 30 s.
+def _replace_early(ctx: LabContext, name: str) -> None:
+    """Replace a CoreDNS that started before its API server: it asks again at longer and longer intervals, up to 30 s.
 
-    So it is in a lab whose nodes have just started, or that was restored from a checkpoint: 5 to 12 s (seen).
+    So it is in a lab whose nodes have just started, or that was restored from a checkpoint: 5 to 12 s (seen). A new pod
+    starts at once. A container that is restarted has to wait for 10 s if one of the pod has ended before (kubelet).
     """
     cluster, namespace = ctx.cluster(), tenant_namespace(name)
     vcluster = map(PodView.of, cluster.list("Pod", namespace, labels=control_plane(name)))
     conditions = (one for pod in vcluster for one in pod.conditions)
     answers = max((one.since for one in conditions if one.type == "Ready" and one.since), default=None)
     for pod in cluster.list("Pod", namespace, labels=f"{SELECTOR},{selector(name, NAMESPACE)}"):
-        _, spec, status = parts(pod)
-        for container in status.get("containerStatuses") or ():
+        for container in parts(pod)[2].get("containerStatuses") or ():
             started = ContainerView.of(container).started
             if answers and started and started < answers and not container.get("ready"):
-                task = str(container.get("containerID")).rpartition("/")[2]
-                kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", task]
-                # it may have ended, or be of the node's life before
-                ctx.engine.exec(str(spec.get("nodeName")), kill, check=False, timeout=30)
+                ctx.tenant(name).delete("Pod", SyncedObject.of(pod).name, NAMESPACE)
 
 
 def _restart_vcluster(ctx: LabContext, inside: Cluster, name: str) -> None:

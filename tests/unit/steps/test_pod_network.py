@@ -108,5 +108,6 @@ def test_routes_and_files_of_nodes_built_here_are_compared(world: LabWorld) -> N
     assert own.observe(world.ctx).detail == "routes or CNI files differ"
     own.apply(world.ctx)
     assert own.observe(world.ctx).detail == "2 nodes Ready"
+    assert all("iptables -w -t nat -A KUBE-SERVICES" in files for files in written.values())
     written[NODES[1]] = "other" + written[NODES[1]]
     assert own.observe(world.ctx).detail == "routes or CNI files differ"

@@ -94,33 +94,28 @@ def test_dns_that_never_becomes_ready_is_named(world: LabWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("started", "ready", "killed"), [("10:00:05", False, True), ("10:00:12", False, False), ("10:00:05", True, False)]
+    ("started", "ready", "replaced"), [("10:00:05", False, True), ("10:00:12", False, False), ("10:00:05", True, False)]
 )
-def test_dns_that_started_before_its_api_is_restarted(
-    runner: FakeRunner, tmp_path: Path, started: str, ready: bool, killed: bool
+def test_dns_that_started_before_its_api_is_replaced(
+    runner: FakeRunner, tmp_path: Path, started: str, ready: bool, replaced: bool
 ) -> None:
     world = tenant_world(runner, tmp_path)
-    kill = "docker exec worker ctr --namespace k8s.io task kill --signal SIGKILL abc"
-    handler = runner.handle(kill) if killed else None
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:10Z"}
     control = running_pod("team-a-0", SPACE, labels={"app": "vcluster", "release": "team-a"})
     control["status"]["conditions"] = [condition]
-    copy = running_pod(
-        "coredns-x", SPACE, labels={**DNS, MANAGED_BY_LABEL: "team-a", "vcluster.loft.sh/namespace": SYSTEM}
-    )
-    copy["spec"]["nodeName"] = "worker"
-    copy["status"]["containerStatuses"] = [
-        {
-            "name": "coredns",
-            "ready": ready,
-            "containerID": "containerd://abc",
-            "state": {"running": {"startedAt": f"2026-01-01T{started}Z"}},
-        }
-    ]
+    labels = {**DNS, MANAGED_BY_LABEL: "team-a", "vcluster.loft.sh/namespace": SYSTEM}
+    copy = running_pod("coredns-x", SPACE, labels=labels)
+    copy["metadata"]["annotations"] = {
+        "vcluster.loft.sh/object-name": "old",
+        "vcluster.loft.sh/object-namespace": SYSTEM,
+    }
+    state = {"running": {"startedAt": f"2026-01-01T{started}Z"}}
+    copy["status"]["containerStatuses"] = [{"name": "coredns", "ready": ready, "state": state}]
     world.api.add(control, copy)
-    world.tenants["team-a"].add(running_pod(coredns.NAME, SYSTEM, labels=DNS))
+    inside = world.tenants["team-a"]
+    inside.add(*(running_pod(name, SYSTEM, labels=DNS) for name in ("old", "new")))
     coredns.wait_for_dns(world.ctx, "team-a")
-    assert handler is None or len(handler.calls) == 1
+    assert [call.name for call in inside.calls_of("delete")] == (["old"] if replaced else [])
 
 
 def test_lost_configuration_is_drift(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
