@@ -43,7 +43,8 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
     inside, starts = ctx.tenant(name), ctx.node_starts()
-    _replace_early(ctx, name)
+    if ctx.spec.cluster.own:
+        _restart_early(ctx, name)
     for left in reversed(range(ATTEMPTS)):
         try:
             inside.wait(
@@ -64,21 +65,29 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
             return
 
 
-def _replace_early(ctx: LabContext, name: str) -> None:
-    """Replace a CoreDNS that started before its API server: it asks again at longer and longer intervals, up to 30 s.
+def _restart_early(ctx: LabContext, name: str) -> None:
+    """Restart a CoreDNS that started before its API server: it asks again at longer and longer intervals, up to 30 s.
 
-    So it is in a lab whose nodes have just started, or that was restored from a checkpoint: 5 to 12 s (seen). A new pod
-    starts at once. A container that is restarted has to wait for 10 s if one of the pod has ended before (kubelet).
+    So it is in a lab whose nodes have just started, or that was restored from a checkpoint: 5 to 12 s (seen). If one of
+    its containers has ended before, as in a stopped lab, the kubelet waits for 10 s; a new pod starts at once.
     """
     cluster, namespace = ctx.cluster(), tenant_namespace(name)
     vcluster = map(PodView.of, cluster.list("Pod", namespace, labels=control_plane(name)))
     conditions = (one for pod in vcluster for one in pod.conditions)
     answers = max((one.since for one in conditions if one.type == "Ready" and one.since), default=None)
     for pod in cluster.list("Pod", namespace, labels=f"{SELECTOR},{selector(name, NAMESPACE)}"):
-        for container in parts(pod)[2].get("containerStatuses") or ():
+        _, spec, status = parts(pod)
+        for container in status.get("containerStatuses") or ():
             started = ContainerView.of(container).started
-            if answers and started and started < answers and not container.get("ready"):
+            if not answers or not started or started > answers or container.get("ready"):
+                continue
+            if container.get("restartCount"):
                 ctx.tenant(name).delete("Pod", SyncedObject.of(pod).name, NAMESPACE)
+                continue
+            task = str(container.get("containerID")).rpartition("/")[2]
+            kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", task]
+            # it may have ended, or be of the node's life before
+            ctx.engine.exec(str(spec.get("nodeName")), kill, check=False, timeout=30)
 
 
 def _restart_vcluster(ctx: LabContext, inside: Cluster, name: str) -> None:

@@ -94,12 +94,21 @@ def test_dns_that_never_becomes_ready_is_named(world: LabWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("started", "ready", "replaced"), [("10:00:05", False, True), ("10:00:12", False, False), ("10:00:05", True, False)]
+    ("started", "ready", "restarts", "does"),
+    [
+        ("10:00:05", False, 0, "kill"),
+        ("10:00:05", False, 2, "delete old"),
+        ("10:00:12", False, 2, ""),
+        ("10:00:05", True, 2, ""),
+    ],
 )
-def test_dns_that_started_before_its_api_is_replaced(
-    runner: FakeRunner, tmp_path: Path, started: str, ready: bool, replaced: bool
+def test_dns_that_started_before_its_api_is_restarted(
+    runner: FakeRunner, tmp_path: Path, started: str, ready: bool, restarts: int, does: str
 ) -> None:
+    """The kubelet restarts a container at once only for the first time."""
     world = tenant_world(runner, tmp_path)
+    if does == "kill":
+        runner.handle("docker exec worker ctr --namespace k8s.io task kill --signal SIGKILL abc")
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:10Z"}
     control = running_pod("team-a-0", SPACE, labels={"app": "vcluster", "release": "team-a"})
     control["status"]["conditions"] = [condition]
@@ -109,13 +118,22 @@ def test_dns_that_started_before_its_api_is_replaced(
         "vcluster.loft.sh/object-name": "old",
         "vcluster.loft.sh/object-namespace": SYSTEM,
     }
-    state = {"running": {"startedAt": f"2026-01-01T{started}Z"}}
-    copy["status"]["containerStatuses"] = [{"name": "coredns", "ready": ready, "state": state}]
+    copy["spec"]["nodeName"] = "worker"
+    copy["status"]["containerStatuses"] = [
+        {
+            "name": "coredns",
+            "ready": ready,
+            "restartCount": restarts,
+            "containerID": "containerd://abc",
+            "state": {"running": {"startedAt": f"2026-01-01T{started}Z"}},
+        }
+    ]
     world.api.add(control, copy)
     inside = world.tenants["team-a"]
     inside.add(*(running_pod(name, SYSTEM, labels=DNS) for name in ("old", "new")))
     coredns.wait_for_dns(world.ctx, "team-a")
-    assert [call.name for call in inside.calls_of("delete")] == (["old"] if replaced else [])
+    killed = ["kill" for call in runner.calls if "task kill" in call.line]
+    assert [*killed, *(f"delete {call.name}" for call in inside.calls_of("delete"))] == ([does] if does else [])
 
 
 def test_lost_configuration_is_drift(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
