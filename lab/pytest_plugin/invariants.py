@@ -36,8 +36,8 @@ from lab.session.lab import Lab
 
 MARKER = "breaks(*invariants, reason): violates these on purpose, on its own pods and GPUs (kailab verify names them)"
 
-DEFECT_SECONDS = 6.0
-"""How long a failed test waits for a violation that explains it: the grace of ``bound-as-requested``, and a look."""
+DEFECT_SECONDS = known(["bound-as-requested"])[0].grace + 1
+"""How long a failed test waits for a violation that explains it: the grace period, and a look."""
 
 _FOLDER = "kailab_watch"
 _LOG = pytest.StashKey[ViolationLog]()

@@ -70,7 +70,7 @@ def wait_for(workloads: WorkloadNamespace, total: int, count: int, what: str, *,
     """Wait until ``count`` of all pods are Ready or have succeeded; none may fail or disappear. Return all pods."""
 
     def failure(objects: list[Json]) -> str | None:
-        for bad in (PodView.of(obj) for obj in objects if obj["status"]["phase"] == "Failed"):
+        if bad := next((PodView.of(obj) for obj in objects if obj["status"]["phase"] == "Failed"), None):
             return f"pod {bad.name} has failed: {bad.reason or 'a container'}"
         return f"{total - len(objects)} pods were deleted" if len(objects) < total else None
 

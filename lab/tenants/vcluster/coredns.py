@@ -78,16 +78,15 @@ def _restart_early(ctx: LabContext, name: str) -> None:
     for pod in cluster.list("Pod", namespace, labels=f"{SELECTOR},{selector(name, NAMESPACE)}"):
         _, spec, status = parts(pod)
         for container in status.get("containerStatuses") or ():
-            started = ContainerView.of(container).started
-            if not answers or not started or started > answers or container.get("ready"):
-                continue
-            if container.get("restartCount"):
+            view = ContainerView.of(container)
+            early = answers and view.started and view.started < answers and not view.ready
+            if early and view.restarts:
                 ctx.tenant(name).delete("Pod", SyncedObject.of(pod).name, NAMESPACE)
-                continue
-            task = str(container.get("containerID")).rpartition("/")[2]
-            kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", task]
-            # it may have ended, or be of the node's life before
-            ctx.engine.exec(str(spec.get("nodeName")), kill, check=False, timeout=30)
+            elif early:
+                task = str(container.get("containerID")).rpartition("/")[2]
+                kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", task]
+                # it may have ended, or be of the node's life before
+                ctx.engine.exec(str(spec.get("nodeName")), kill, check=False, timeout=30)
 
 
 def _restart_vcluster(ctx: LabContext, inside: Cluster, name: str) -> None:

@@ -98,6 +98,7 @@ def test_dns_that_never_becomes_ready_is_named(world: LabWorld) -> None:
     [
         ("10:00:05", False, 0, "kill"),
         ("10:00:05", False, 2, "delete old"),
+        ("10:00:10", False, 0, ""),
         ("10:00:12", False, 2, ""),
         ("10:00:05", True, 2, ""),
     ],
