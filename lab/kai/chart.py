@@ -115,8 +115,6 @@ def _install(line: VersionLine, chart: KaiChart) -> Iterator[str]:
             yield f"images: the chart names no image {name}"
     if line.stale_hook_job is not ("crd-upgrader" in chart.lasting_jobs):
         yield f"stale_hook_job is {line.stale_hook_job}, but the chart's hook Job contradicts it"
-    if (line.hooks == "lab") is not bool(line.config_template):
-        yield "hooks must be 'lab' exactly if the line has a config_template"
     for field in ("config_template", "queue_template"):
         if (path := getattr(line, field)) and path not in chart.templates:
             yield f"{field}: the chart has no {path}"

@@ -70,7 +70,7 @@ class LineFile:
         }
         values |= {"name": self.name, "version": version} | _derived(version, data)
         # an unchecked version needs the chart's own Jobs
-        own: dict[str, Any] = {} if exact else {"hooks": "helm", "config_template": ""}
+        own: dict[str, Any] = {} if exact else {"config_template": ""}
         return VersionLine(**values | own, exact=exact, newer=newer, warning=warning)
 
 

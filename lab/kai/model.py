@@ -123,7 +123,6 @@ class VersionLine:
     last: str
     registry: str
     base: str
-    hooks: str
     stale_hook_job: bool
     config_template: str
     scheduler_name: str

@@ -86,19 +86,22 @@ class Helm:
         hooks: bool = True,
         crds: bool = True,
         validate: bool = True,
+        take_ownership: bool = False,
         timeout: float = 300,
     ) -> None:
         """Install a release, or upgrade it to this chart and exactly these values.
 
         The namespace must exist. ``timeout`` (seconds) applies to each hook. ``crds`` creates the chart's CRDs that do
         not exist. ``validate`` refuses objects with fields that the API's schema does not have; a new API server, and
-        one with new CRDs, needs a second or more to compute that schema.
+        one with new CRDs, needs a second or more to compute that schema. ``take_ownership`` lets the chart have objects
+        that exist without Helm's labels.
         """
         argv = ["upgrade", "--install", release, str(chart), "--namespace", namespace, "--values", "-"]
         argv += ["--reset-values", "--history-max", str(_HISTORY), "--timeout", f"{timeout:.0f}s"]
         argv += [] if hooks else ["--no-hooks"]
         argv += [] if crds else ["--skip-crds"]
         argv += [] if validate else ["--disable-openapi-validation"]
+        argv += ["--take-ownership"] if take_ownership else []
         self._call(argv, stdin=json.dumps(values), timeout=timeout * 2 + _GRACE)
 
     def uninstall(self, release: str, namespace: str, *, hooks: bool = True, timeout: float = 300) -> None:

@@ -45,12 +45,12 @@ def applied_by_jobs(rendered: Iterable[Json]) -> list[Json]:
 
 
 def config_documents(rendered: Iterable[Json]) -> list[Json]:
-    """The Config: a hook of the chart (0.9), or in the ConfigMap of kai-config-deployer. Raises StepFailed."""
+    """The Config: a hook of the chart, or in the ConfigMap of kai-config-deployer. Raises StepFailed."""
     rendered = list(rendered)
     found = [doc for doc in (*rendered, *applied_by_jobs(rendered)) if doc["kind"] == "Config"]
     if len(found) != 1:
         raise StepFailed(
             f"KAI's chart rendered {len(found)} Config objects instead of one",
-            fix="set hooks = 'helm' for this version in lab/kai/lines, so that the chart's Jobs create it",
+            fix="set config_template = '' for this version in lab/kai/lines, so that the chart's Jobs create it",
         )
     return found

@@ -186,6 +186,8 @@ class Kai(LabStep):
                 hooks=not by_lab,
                 crds=not by_lab,
                 validate=bool(self.spec.kai.values) or not (self.line.exact and self.spec.cluster.own),
+                # 0.16.8 drops a ServiceAccount that exists from its release, and older charts contain it
+                take_ownership=self.stop_first,
                 timeout=_HELM_SECONDS,
             )
             copy_pull_secrets(cluster, self.spec, RESERVATIONS)

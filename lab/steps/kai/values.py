@@ -67,10 +67,10 @@ def own_hooks(spec: LabSpec) -> bool:
 
     The hook Jobs start a pod each, one after the other, which is most of the time of an install. On the lab's own
     cluster their outcome is known: crd-upgrader applies the chart's crds/ (and Kueue's Topology in 0.9, see
-    ``required_crds``), topology-migration finds no Kueue, and the chart itself renders the Config of
-    kai-config-deployer. In existing clusters (Kueue, OpenShift) the Jobs run.
+    ``required_crds``), topology-migration finds no Kueue, and the chart itself renders the Config,
+    as a hook or for kai-config-deployer. In existing clusters (Kueue, OpenShift) the Jobs run.
     """
-    return spec.cluster.own and line_of(spec.kai.version).hooks == "lab"
+    return spec.cluster.own and bool(line_of(spec.kai.version).config_template)
 
 
 def makes_default_queues(spec: LabSpec) -> bool:

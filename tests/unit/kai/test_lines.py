@@ -79,7 +79,7 @@ def test_unknown_version_gets_the_nearest_line_with_a_warning(version: str, line
     assert found.warning.startswith(f"KAI {version} is unknown; the lab treats it like line {line} (")
     assert not found.newer
     assert found.tag == f"v{version}"
-    assert (found.hooks, found.config_template) == ("helm", "")
+    assert found.config_template == ""
 
 
 @pytest.mark.parametrize("version", ["0.17.1", "0.18.3", "0.20.1", "1.0.0"])
@@ -124,7 +124,9 @@ def test_changes_within_lines() -> None:
     assert line_of("0.9.6").helm.workload_class == ""
     assert line_of("0.9.7").helm.workload_class == "admission.gpuPodRuntimeClassName"
     assert [line_of(v).fake_gpu_detection for v in ("0.9.1", "0.9.2", "0.9.4", "0.12.0")] == [False, True, False, True]
-    assert [line_of(v).hooks for v in ("0.12.21", "0.12.22", "0.14.5", "0.14.6")] == ["helm", "lab"] * 2
+    made = ("templates/kai-config.yaml", "templates/hooks/post/kai-config-deployer/configmap.yaml")
+    for before, after in (("0.12.21", "0.12.22"), ("0.14.5", "0.14.6"), ("0.15.2", "0.15.3")):
+        assert (line_of(before).config_template, line_of(after).config_template) == made
     assert [line_of(v).reservation_name for v in ("0.9.19", "0.9.20")] == ["node", "hash"]
     assert "batch_gang" not in line_of("0.14.0").features
     assert line_of("0.14.1").keys.min_member == "kai.scheduler/batch-min-member"
@@ -185,8 +187,8 @@ def test_fixed_names_are_the_same_in_all_lines() -> None:
 
 def test_values_of_the_files_have_the_right_types() -> None:
     hints = typing.get_type_hints(VersionLine)
-    words = {"hooks": {"helm", "lab"}, "reservation_name": {"node", "hash"}}
-    words |= {"workload_class_pods": {"none", "gpu", "fraction"}, "reservation_class": {"", "node", "nvidia"}}
+    words = {"reservation_name": {"node", "hash"}, "reservation_class": {"", "node", "nvidia"}}
+    words |= {"workload_class_pods": {"none", "gpu", "fraction"}}
     for line in lines().values():
         for name, hint in hints.items():
             value = getattr(line, name)
@@ -247,8 +249,8 @@ def test_unknown_keys_are_refused(own: dict[str, Any], message: str) -> None:
 
 
 def test_missing_keys_are_refused() -> None:
-    without = {key: value for key, value in EVERY.items() if key != "hooks"}
-    with pytest.raises(LabError, match=r"1\.2: missing: hooks"):
+    without = {key: value for key, value in EVERY.items() if key != "queue_levels"}
+    with pytest.raises(LabError, match=r"1\.2: missing: queue_levels"):
         source("1.2", OWN, without)
 
 

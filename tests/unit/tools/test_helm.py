@@ -47,9 +47,10 @@ def test_install_passes_cluster_context_and_values_on_stdin(helm: Helm, runner: 
 
 def test_install_options(helm: Helm, runner: FakeRunner) -> None:
     command = runner.handle("/cache/helm upgrade")
-    helm.upgrade_install("k", Path("/c/kai.tgz"), "n", {}, hooks=False, crds=False, validate=False)
-    helm.upgrade_install("k", Path("/c/kai.tgz"), "n", {})
-    options = {"--no-hooks", "--skip-crds", "--disable-openapi-validation"}
+    chart = Path("/c/kai.tgz")
+    helm.upgrade_install("k", chart, "n", {}, hooks=False, crds=False, validate=False, take_ownership=True)
+    helm.upgrade_install("k", chart, "n", {})
+    options = {"--no-hooks", "--skip-crds", "--disable-openapi-validation", "--take-ownership"}
     assert options <= set(command.calls[0].argv)
     assert not options & set(command.calls[1].argv)
 

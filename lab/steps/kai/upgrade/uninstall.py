@@ -54,9 +54,9 @@ def strategy(before: VersionLine | None, after: VersionLine, *, stop_first: bool
     """``IN_PLACE`` or ``REINSTALL``.
 
     With ``stop_first``, all of the old KAI is stopped first: in place only between lines whose operator deploys
-    everything and whose hook Jobs the lab knows (0.12.22, 0.14.6, 0.16 and newer). Otherwise Helm would fail on objects
-    that the operator of one version created and the chart of the other contains (Deployment binder: operator in 0.9.3,
-    chart in 0.9.8, operator in 0.12), delete the Config that the chart of 0.9.3 has and later ones do not, or leave the
+    everything and whose hook Jobs the lab replaces (0.12 and newer). Otherwise Helm would fail on objects that the
+    operator of one version created and the chart of the other contains (Deployment binder: operator in 0.9.3, chart in
+    0.9.8, operator in 0.12), delete the Config that the chart of 0.9.3 has and later ones do not, or leave the
     scheduler of a SchedulingShard running, which 0.9 does not know.
 
     Without it, as KAI's migration guides say (docs/migrationguides, KAI 0.17): ``helm upgrade`` to a newer version,
@@ -66,10 +66,10 @@ def strategy(before: VersionLine | None, after: VersionLine, *, stop_first: bool
     if before is None:
         return REINSTALL
     if stop_first:
-        in_place = all(line.has_shards and line.hooks == "lab" for line in (before, after))
+        in_place = all(line.has_shards and line.config_template for line in (before, after))
     else:
         upgraded = release(before.version) <= release(after.version)
-        in_place = upgraded and all(line.has_shards or line.hooks == "lab" for line in (before, after))
+        in_place = upgraded and all(line.has_shards or line.config_template for line in (before, after))
     return IN_PLACE if in_place else REINSTALL
 
 

@@ -313,7 +313,7 @@ def test_component_that_is_scaled_to_zero_is_not_available(world: LabWorld) -> N
 
 
 def test_default_queues_that_a_chart_creates_only_at_install_are_restored(runner: FakeRunner, tmp_path: Path) -> None:
-    world = kai_world(runner, tmp_path, version="0.14.0")
+    world = kai_world(runner, tmp_path, version="0.10.0")
     world.helm("upgrade")
     template = world.helm("template", out=RENDERED)
     come_up(world)

@@ -36,8 +36,8 @@ def images_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_strategy_between_version_lines_where_the_old_one_is_stopped() -> None:
     stopped = functools.partial(strategy, stop_first=True)
-    assert stopped(line_of("0.16.8"), line_of("0.17.0")) == IN_PLACE
-    assert stopped(line_of("0.16.8"), line_of("0.14.7")) == IN_PLACE
+    for before, after in (("0.16.8", "0.17.0"), ("0.16.8", "0.14.7"), ("0.12.15", "0.16.8"), ("0.16.8", "0.12.15")):
+        assert stopped(line_of(before), line_of(after)) == IN_PLACE, (before, after)
     for before, after in (("0.9.8", "0.16.8"), ("0.16.8", "0.9.8"), ("0.9.3", "0.9.8"), ("0.7.11", "0.16.8")):
         assert stopped(line_of(before), line_of(after)) == REINSTALL, (before, after)
     assert stopped(line_of("0.16.8"), line_of("0.16.99")) == REINSTALL, "the hooks of an unknown version are unknown"
@@ -115,6 +115,7 @@ def test_in_place_upgrade_keeps_config_and_webhooks(runner: FakeRunner, tmp_path
     log = bench.world.log
     assert (done.how, done.ok) == (IN_PLACE, True)
     assert not [line for line in log if "uninstall" in line or line.startswith(("delete Config", "delete Mutating"))]
+    assert "--take-ownership" in next(call.argv for call in runner.calls if "upgrade" in call.argv)
     assert log[0] == "delete Deployment kai-operator"
     assert log.index("delete Deployment kai-scheduler-default") < log.index("helm upgrade")
 
