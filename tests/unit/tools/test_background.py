@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess  # noqa: TID251 - a Python that ends
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_jobs_that_take_too_long_are_left_behind() -> None:
     late.set()
 
 
-@pytest.mark.processes("python")
+@pytest.mark.processes(Path(sys.executable).name)
 def test_program_ends_while_a_job_still_waits() -> None:
     job = "{1: lambda: time.sleep(60)}"
     code = f"import time; from lab.tools.background import within; print(within(0.1, {job}, at_once=1))"
