@@ -18,6 +18,7 @@ from collections.abc import Callable
 from lab.errors import ApiFailed, CommandFailed, LabError, WaitTimeout
 from lab.kai import line_of
 from lab.kai.names import KAI_CHART
+from lab.objects.fields import labels_of
 from lab.objects.views import EventView
 from lab.steps import helm_release
 from lab.steps.helm_release import merged, value_at
@@ -46,6 +47,7 @@ _RECLAIM_SECONDS = 60.0
 _EXIT_SECONDS = 300.0
 """Of an operator that waits 2 minutes for its cache."""
 _CONFIG = ("Config.kai.scheduler", "kai-config")
+_ACCOUNT = ("ServiceAccount", "kai-resource-reservation", "kai-resource-reservation")
 _CLASS = "admission.gpuPodRuntimeClassName"
 
 
@@ -117,6 +119,20 @@ def config_made_anew(b: Workbench) -> Seen | None:
     if before == after:
         return None
     return Seen("helm upgrade has replaced kai-config", (f"uid before: {before}", f"uid after: {after}", *denied[-1:]))
+
+
+def account_leaves_release(b: Workbench) -> Seen | None:
+    """Helm upgraded KAI to the values that it has."""
+    before = (b.cluster.get(*_ACCOUNT) or {})["metadata"]["uid"]
+    _helm_upgrade(b)
+    kind, name, space = _ACCOUNT
+    field, what = f"metadata.name={name}", "the operator has created it again"
+    (found,) = b.cluster.wait(kind, bool, namespace=space, fields=field, timeout=SECONDS, what=what)
+    after, helm = found["metadata"], labels_of(found["metadata"]).get("app.kubernetes.io/managed-by")
+    if after["uid"] == before or helm is not None:
+        return None
+    evidence = (f"uid before: {before}", f"uid after: {after['uid']}", "label app.kubernetes.io/managed-by: none")
+    return Seen("helm upgrade has deleted the ServiceAccount of the reservation pods", evidence)
 
 
 def shard_not_ready_for_helm(b: Workbench) -> Seen | None:
@@ -270,6 +286,7 @@ DEFECTS: dict[str, Situation] = {
         counted_in_another_group,
         stale_hook_job,
         config_made_anew,
+        account_leaves_release,
         shard_not_ready_for_helm,
         class_cannot_be_cleared,
     )

@@ -103,6 +103,7 @@ class Bench:
         self.log: list[str] = []
         self.removed: list[str] = []
         self.refuses = False
+        self.old_works = True
         self.wanted = wanted("0.9.8")
         self.changes: list[LabError | SnapshotDiff] = []
         self.problems: tuple[str, ...] = ()
@@ -122,6 +123,7 @@ class Bench:
         FakeKai.bench = self
         self.queues: list[tuple[list[str | None], str]] = []
         patch.setattr(rehearsal, "change_kai", self.change)
+        patch.setattr(rehearsal, "_works", lambda kai, version: self.old_works)
         patch.setattr(rehearsal, "remove_abandoned", lambda lab: ())
         patch.setattr(rehearsal, "Watcher", lambda scopes: FakeWatcher(self))
         patch.setattr(rehearsal, "take_snapshot", lambda cluster: self.snapshot())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.config import QueueSpec
 from lab.config.budget import top_queue
+from lab.engine.step import State
 from lab.errors import Busy, Interrupted, LabError
 from lab.invariants import InvariantReport, Watcher
 from lab.kai import line_of
@@ -21,6 +22,7 @@ from lab.operations.abandoned_removal import remove_abandoned
 from lab.operations.kai.cluster_kai import ClusterKai
 from lab.operations.kai.suites import run_suites
 from lab.session.kai_changes import RollbackRecord, WantedKai, forget, last_change, record
+from lab.steps.kai.step import Kai
 from lab.steps.kai.upgrade.change import Change, change_kai
 from lab.steps.kai.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.steps.kai.upgrade.smoke_test import SLUG, WHOLE, SmokeTest, run_smoke_tests, smoke_test_queue, start_load
@@ -81,7 +83,8 @@ def rehearse(
     before = take_snapshot(kai.cluster)
     earlier = last_change(lab.paths, kai.tenant)
     old = kai.with_version(before.kai) if before.kai and before.kai != wanted.version else None
-    continued = earlier if old is None and earlier is not None and earlier.leads_to(version) else None
+    unfinished = earlier is not None and earlier.leads_to(version)
+    continued = earlier if unfinished and (old is None or not _works(kai, old)) else None
     if continued is not None:
         earlier, old = None, continued.before
     was = old.version if old else before.kai
@@ -176,6 +179,12 @@ def _changed(kai: ClusterKai, was: str, wanted: WantedKai, note: RollbackRecord 
     trials = run_smoke_tests(load.trials, queue, line_of(wanted.version), sharing=spec.kai.gpu_sharing)
     outcome = compare(_without(change.snapshot, WHOLE), take_snapshot(kai.cluster)) if load.place else None
     return replace(found, trials=trials, under_load=outcome)
+
+
+def _works(kai: ClusterKai, version: WantedKai) -> bool:
+    """Whether the cluster has this KAI; before Helm records the next one, a killed change has begun to replace it."""
+    ctx = kai.context(version)
+    return Kai(ctx.spec).observe(ctx).state is State.READY
 
 
 def _without(snapshot: WorkloadSnapshot, name: str) -> WorkloadSnapshot:

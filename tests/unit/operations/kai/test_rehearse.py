@@ -330,6 +330,15 @@ def test_interrupted_rehearsal_of_the_host_is_finished_without_a_load(host: Benc
     assert (found.verdict, found.missing) == ("not proven", ("load workloads: an interrupted change is finished",))
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_rehearsal_killed_before_helm_has_a_load_if_the_old_version_works(host: Bench, works: bool) -> None:
+    """The Config precedes Helm, so the old operator may be deploying the new images."""
+    record(host.paths, "", RollbackRecord(wanted("0.9.8"), wanted("0.16.8")))
+    host.old_works = works
+    found = rehearse(host.kai, "0.16.8")
+    assert (("namespace load" in host.log), found.verdict) == (works, "green" if works else "not proven")
+
+
 def test_version_on_the_way_needs_no_suites(host: Bench) -> None:
     found = rehearse(host.kai, "0.16.8", later=True)
     assert (found.verdict, found.missing) == ("green", ())
