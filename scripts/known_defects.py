@@ -124,7 +124,7 @@ def config_made_anew(b: Workbench) -> Seen | None:
 def account_leaves_release(b: Workbench) -> Seen | None:
     """Helm upgraded KAI to the values that it has."""
     before = (b.cluster.get(*_ACCOUNT) or {})["metadata"]["uid"]
-    _helm_upgrade(b)
+    _helm_upgrade(b, hooks=False)
     kind, name, space = _ACCOUNT
     field, what = f"metadata.name={name}", "the operator has created it again"
     (found,) = b.cluster.wait(kind, bool, namespace=space, fields=field, timeout=SECONDS, what=what)
@@ -158,13 +158,13 @@ def class_cannot_be_cleared(b: Workbench) -> Seen | None:
     return Seen("a GPU pod gets a RuntimeClass that the values do not name", (f"spec.runtimeClassName: {given}",))
 
 
-def _helm_upgrade(b: Workbench, values: Json | None = None, *, timeout: float = 300) -> str:
-    """Upgrade KAI with the chart's hooks as a user does; what Helm says instead, empty: it succeeded."""
+def _helm_upgrade(b: Workbench, values: Json | None = None, *, hooks: bool = True, timeout: float = 300) -> str:
+    """Upgrade KAI as a user does, with the chart's hooks; what Helm says instead, empty: it succeeded."""
     ctx = b.lab.context("kai")
     chart = ctx.supply.chart(KAI_CHART, line_of(str(b.lab.kai_version)).tag)
     wanted = merged(release_values(b.lab.spec), values or {})
     try:
-        helm_release.helm_for(ctx).upgrade_install(RELEASE, chart, NAMESPACE, wanted, timeout=timeout)
+        helm_release.helm_for(ctx).upgrade_install(RELEASE, chart, NAMESPACE, wanted, hooks=hooks, timeout=timeout)
     except CommandFailed as error:
         return error.err.strip().removeprefix("Error: ")
     return ""
