@@ -16,7 +16,10 @@ _EXTRA = "'kailab-cli[test]'"
 _QUIET = "ignore:This process:DeprecationWarning:sh"
 """sh forks while kubernetes' threads run, of which Python 3.12 and newer warn; the child only executes a program."""
 
-_PARALLEL = ("--timeout", "300", "-n", "2", "--dist", "loadgroup")
+_TIMEOUT = ("--timeout", "300", "-o", "timeout_func_only=true")
+"""Of each test in seconds, without its fixtures: one may wait for GPUs as long as another test has them."""
+
+_PARALLEL = ("-n", "2", "--dist", "loadgroup")
 
 
 def pytest_command() -> list[str | Path]:
@@ -41,6 +44,7 @@ def e2e_command(artifacts: Path, options: list[str]) -> list[str | Path]:
     words = [word.partition("=") for word in options]
     return [
         *pytest_command(),
+        *_TIMEOUT,
         *_PARALLEL,
         "--no-loadscope-reorder",  # lab/pytest_plugin/scheduling.py sets the order
         f"--junitxml={artifacts / 'junit.xml'}",

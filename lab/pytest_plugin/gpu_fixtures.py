@@ -36,8 +36,8 @@ no group: the next free worker runs them."""
 LEASED_NODE = pytest.StashKey[str]()
 """On a test: the node that it leases."""
 
-LOCK_SECONDS = 240.0
-"""Longest wait of a test for its GPUs: more than the tests of another group take."""
+LOCK_SECONDS = 600.0
+"""Longest wait of a test for its GPUs: more than the timeout of a test in ``kailab e2e`` and its fixtures take."""
 
 POLL_SECONDS = 0.05
 """Interval between attempts to take a lock that another process holds."""

@@ -36,6 +36,7 @@ def test_e2e_passes_options_to_pytest_and_knows_two_short_ones() -> None:
     assert command[-5:] == ["--lab-require", "kai,gpus", "--lab=demo", "-k", "fraction"]
     assert {"--junitxml=out/junit.xml", "--lab-report=out/report.html", "--lab-artifacts=out"} <= set(command)
     assert command[command.index("--dist") + 1] == "loadgroup"
+    assert "timeout_func_only=true" in command, "a test may wait for GPUs longer than it may run"
 
 
 @pytest.mark.parametrize(
