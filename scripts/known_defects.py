@@ -17,12 +17,12 @@ from collections.abc import Callable
 
 from lab.errors import ApiFailed, CommandFailed, LabError, WaitTimeout
 from lab.kai import line_of
-from lab.kai.names import KAI_CHART
-from lab.objects.fields import labels_of
+from lab.kai.names import KAI_CHART, RESERVATION_APP
+from lab.kube.ownership import BY_HELM
 from lab.objects.views import EventView
 from lab.steps import helm_release
 from lab.steps.helm_release import merged, value_at
-from lab.steps.kai.step import NAMESPACE, RELEASE
+from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 from lab.steps.kai.values import release_values
 from lab.text import without_colours
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
@@ -47,7 +47,7 @@ _RECLAIM_SECONDS = 60.0
 _EXIT_SECONDS = 300.0
 """Of an operator that waits 2 minutes for its cache."""
 _CONFIG = ("Config.kai.scheduler", "kai-config")
-_ACCOUNT = ("ServiceAccount", "kai-resource-reservation", "kai-resource-reservation")
+_ACCOUNT = ("ServiceAccount", RESERVATION_APP, RESERVATIONS)
 _CLASS = "admission.gpuPodRuntimeClassName"
 
 
@@ -128,10 +128,10 @@ def account_leaves_release(b: Workbench) -> Seen | None:
     kind, name, space = _ACCOUNT
     field, what = f"metadata.name={name}", "the operator has created it again"
     (found,) = b.cluster.wait(kind, bool, namespace=space, fields=field, timeout=SECONDS, what=what)
-    after, helm = found["metadata"], labels_of(found["metadata"]).get("app.kubernetes.io/managed-by")
-    if after["uid"] == before or helm is not None:
+    after = found["metadata"]["uid"]
+    if after == before or b.cluster.list(kind, space, labels=BY_HELM):
         return None
-    evidence = (f"uid before: {before}", f"uid after: {after['uid']}", "label app.kubernetes.io/managed-by: none")
+    evidence = (f"uid before: {before}", f"uid after: {after}", f"label {BY_HELM}: none")
     return Seen("helm upgrade has deleted the ServiceAccount of the reservation pods", evidence)
 
 

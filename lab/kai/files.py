@@ -69,9 +69,9 @@ class LineFile:
             key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
         }
         values |= {"name": self.name, "version": version} | _derived(version, data)
-        # an unchecked version needs the chart's own Jobs
-        own: dict[str, Any] = {} if exact else {"config_template": ""}
-        return VersionLine(**values | own, exact=exact, newer=newer, warning=warning)
+        if not exact:
+            values["config_template"] = ""  # an unchecked version needs the chart's own Jobs
+        return VersionLine(**values, exact=exact, newer=newer, warning=warning)
 
 
 def _derived(version: str, data: Data) -> dict[str, Any]:
