@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import yaml
 
 from lab.paths import cache_root
 from lab.tools.process import HostRunner, Result
@@ -146,6 +147,8 @@ class Cli:
         if words[0] not in ("up", "plan"):
             return
         named = [words[words.index("--name") + 1]] if "--name" in words else []
+        if not named and "-f" in words:
+            named = [yaml.safe_load(Path(words[words.index("-f") + 1]).read_text()).get("name", "")]
         for name in {*named, *self.labs} - self.cleared:
             self.cleared.add(name)
             if name.startswith("it-") and containers_of(HostRunner(), name):

@@ -53,7 +53,7 @@ def address() -> Iterator[tuple[str, int]]:
 @pytest.mark.timeout(2400)
 def test_demo_lab_without_a_network(cli: Cli, host: ScratchHost, address: tuple[str, int], engine: HostRunner) -> None:
     bundle = host.home / "bundle"
-    facts = cli("plan", "--profile", "demo", "--json").json()["facts"]
+    facts = cli("plan", "--profile", "demo", "--name", NAME, "--json").json()["facts"]
     with_kai = facts["scheduler"] == "kai"
     cli("bundle", "create", "--profile", "demo", "--out", str(bundle))
     env = {"KAILAB_CACHE": str(host.home / "cache"), "HOME": str(host.home / "user"), "TMPDIR": str(host.home / "tmp")}
