@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Subject:
     """KAI in the tenant, with own-kai."""
     name: str = "bench"
     _tenant: TenantSpec | None = field(default=None)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def tenant(self) -> TenantSpec:
@@ -131,11 +133,16 @@ class Subject:
         return [self._cpu("stays-cpu"), *(shares if self.lab.gpu_mode != "none" else [])]
 
     def test_pods(self) -> list[Json]:
-        """Pods created after a rollback: four pods of all kinds."""
+        """Pods created after a change of KAI: four pods of all kinds.
+
+        Their names are new: KAI schedules no pod while the BindRequest of an earlier pod of that name exists, and the
+        garbage collector may need half a minute to delete it when the CRDs have changed (seen with 0.16.8).
+        """
+        number = next(self._numbers)
         if self.lab.gpu_mode == "none":
-            return [self._cpu(f"new-cpu-{n}") for n in range(4)]
-        shares = [fraction_pod(f"new-{n}", fraction=0.25, queue=self._queue) for n in range(2)]
-        return [self._cpu("new-cpu"), *shares, gpu_pod("new-whole", queue=self._queue)]
+            return [self._cpu(f"new-{number}-cpu-{n}") for n in range(4)]
+        shares = [fraction_pod(f"new-{number}-share-{n}", fraction=0.25, queue=self._queue) for n in range(2)]
+        return [self._cpu(f"new-{number}-cpu"), *shares, gpu_pod(f"new-{number}-whole", queue=self._queue)]
 
     def _cpu(self, name: str) -> Json:
         return cpu_pod(name, queue=self._queue) if self._by_kai else cpu_pod(name, scheduler=None)

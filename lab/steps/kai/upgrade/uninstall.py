@@ -11,7 +11,7 @@ what is deleted here anyway). The lease of a stopped leader, for which the next 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lab.errors import SpecError
@@ -83,10 +83,12 @@ def stop_kai(ctx: LabContext, how: str) -> None:
     cluster = ctx.cluster()
     if how == IN_PLACE:
         # a running operator would recreate what is deleted below
-        _delete(cluster, [_OPERATOR], f"app={_OPERATOR}")
+        cluster.delete("Deployment", _OPERATOR, NAMESPACE)
+        _delete_pods(cluster, f"app={_OPERATOR}")
     else:
         _uninstall(ctx, cluster)
-    _delete(cluster, [obj["metadata"]["name"] for obj in cluster.list("Deployment", NAMESPACE)])
+    cluster.delete_all("Deployment", NAMESPACE)
+    _delete_pods(cluster)
     cluster.delete_all("Lease", NAMESPACE)
 
 
@@ -115,10 +117,8 @@ def _uninstall(ctx: LabContext, cluster: Cluster) -> None:
     cluster.delete_all("Job", NAMESPACE)
 
 
-def _delete(cluster: Cluster, deployments: Iterable[str], labels: str | None = None) -> None:
-    """Delete Deployments, and all pods in KAI's namespace or those with these labels; wait until they are gone."""
-    for name in deployments:
-        cluster.delete("Deployment", name, NAMESPACE)
+def _delete_pods(cluster: Cluster, labels: str | None = None) -> None:
+    """Delete all pods in KAI's namespace, or those with these labels; wait until they are gone."""
     for kind, grace in (("ReplicaSet", None), ("Pod", _GRACE)):
         cluster.delete_all(kind, NAMESPACE, labels, grace=grace)
     cluster.wait(

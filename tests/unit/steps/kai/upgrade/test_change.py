@@ -71,7 +71,7 @@ def test_reinstall_removes_the_old_version_first(runner: FakeRunner, tmp_path: P
         "helm uninstall kai-scheduler",
         "delete ServiceAccount admission",
         "delete ValidatingWebhookConfiguration kai-queue-validation-v2",
-        "delete Deployment scheduler",
+        f"delete all Deployment in {NAMESPACE} grace None",
         f"delete all Pod in {NAMESPACE} grace 1",
         f"delete all Lease in {NAMESPACE} grace None",
         "apply Config kai-config",
@@ -117,7 +117,7 @@ def test_in_place_upgrade_keeps_config_and_webhooks(runner: FakeRunner, tmp_path
     assert not [line for line in log if "uninstall" in line or line.startswith(("delete Config", "delete Mutating"))]
     assert "--take-ownership" in next(call.argv for call in runner.calls if "upgrade" in call.argv)
     assert log[0] == "delete Deployment kai-operator"
-    assert log.index("delete Deployment kai-scheduler-default") < log.index("helm upgrade")
+    assert log.index(f"delete all Deployment in {NAMESPACE} grace None") < log.index("helm upgrade")
 
 
 def test_interrupted_change_is_repeated(runner: FakeRunner, tmp_path: Path) -> None:
