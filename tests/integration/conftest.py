@@ -146,10 +146,12 @@ class Cli:
         """Remove leftovers of an interrupted test run from the labs that are to come up."""
         if words[0] not in ("up", "plan"):
             return
-        named = [words[words.index("--name") + 1]] if "--name" in words else []
-        if not named and "-f" in words:
-            named = [yaml.safe_load(Path(words[words.index("-f") + 1]).read_text()).get("name", "")]
-        for name in {*named, *self.labs} - self.cleared:
+        names = set(self.labs)
+        if "--name" in words:
+            names.add(words[words.index("--name") + 1])
+        elif "-f" in words:
+            names.add(yaml.safe_load(Path(words[words.index("-f") + 1]).read_text()).get("name", ""))
+        for name in names - self.cleared:
             self.cleared.add(name)
             if name.startswith("it-") and containers_of(HostRunner(), name):
                 self("down", "--name", name)

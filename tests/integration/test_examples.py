@@ -46,7 +46,6 @@ def examples(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> It
         (programs / name).write_text(WRAPPER.format(python=sys.executable, module=module))
         (programs / name).chmod(0o755)
     cli = Cli(root)
-    cli.labs.append("examples")
     done = cli("up", "-f", str(folder / "lab.yaml"), "--require", "kai", "--yes", "--json", code=None)
     if done.code == 3:
         lacking("kai", f"no KAI here: {done.err[-400:]}")

@@ -26,7 +26,6 @@ UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "-
 def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokenLab]:
     """The lab; removed at the end."""
     command = Cli(tmp_path_factory.mktemp("broken"))
-    command.labs.append(NAME)
     try:
         up = json.loads(command(*UP).out)
         with pytest.MonkeyPatch.context() as patch:

@@ -118,7 +118,7 @@ def _uninstall(ctx: LabContext, cluster: Cluster) -> None:
 
 
 def _delete_pods(cluster: Cluster, labels: str | None = None) -> None:
-    """Delete all pods in KAI's namespace, or those with these labels; wait until they are gone."""
+    """Delete ReplicaSets and pods in KAI's namespace, all or those with these labels; wait until the pods are gone."""
     for kind, grace in (("ReplicaSet", None), ("Pod", _GRACE)):
         cluster.delete_all(kind, NAMESPACE, labels, grace=grace)
     cluster.wait(
